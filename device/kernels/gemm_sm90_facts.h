@@ -1,0 +1,83 @@
+// Facts of the Hopper kernel, each stated once: shared-memory map, bytes a stage, arrive counts, register split.
+// Used alike by the kernel, the model, the emulator, the tuner and the messages.
+#pragma once
+#include "foretile/device/configuration.h"
+#include "foretile/device/layout/swizzle.h"
+#include "foretile/device/operation.h"
+
+namespace foretile::sm90 {
+
+constexpr int kWarpgroup = 128;           // threads
+constexpr int kMmaRows = 64;              // rows of one wgmma
+constexpr int kTileRowBytes = 128;        // of A and B along K: one 128-byte swizzle atom
+constexpr int kSharedMemoryLimit = 227 * 1024;  // bytes a block, compute capability 9.0 (CUDA C++ Programming Guide, table "Technical Specifications")
+constexpr int kRegistersPerSm = 65536;
+
+// Cooperative: a warpgroup takes one or two 64-row bands of the tile. Ping-pong: two warpgroups, a tile each.
+constexpr int consumer_warpgroups(const Configuration& c) {
+  if (c.schedule == Schedule::pingpong) return 2;
+  return c.tile_m == 64 ? 1 : c.tile_m == 192 ? 3 : 2;
+}
+// 64-row bands of the tile that one consumer warpgroup multiplies.
+constexpr int bands_per_warpgroup(const Configuration& c) {
+  return c.tile_m / kMmaRows / (c.schedule == Schedule::pingpong ? 1 : consumer_warpgroups(c));
+}
+constexpr int threads(const Configuration& c) { return kWarpgroup * (1 + consumer_warpgroups(c)); }
+constexpr int accumulators_per_thread(const Configuration& c) { return bands_per_warpgroup(c) * c.tile_n / 2; }
+
+// Registers a thread: at launch (all alike), then after the producer released and the consumers acquired theirs.
+// The pool of a block is what it launched with; a split that needs more would wait for ever.
+constexpr int launch_registers(const Configuration& c) {
+  const int r = kRegistersPerSm / threads(c) / 8 * 8;
+  return r > 248 ? 248 : r;
+}
+constexpr bool reallocates_registers(const Configuration& c) { return consumer_warpgroups(c) > 1; }
+constexpr int producer_registers(const Configuration& c) { return consumer_warpgroups(c) == 3 ? 32 : accumulators_per_thread(c) > 160 ? 24 : 40; }
+constexpr int consumer_registers(const Configuration& c) {
+  return reallocates_registers(c)
+             ? (launch_registers(c) * (1 + consumer_warpgroups(c)) - producer_registers(c)) / consumer_warpgroups(c) / 8 * 8
+             : launch_registers(c);
+}
+
+// ---- shared memory: [ring of A tiles][ring of B tiles][staging of D][barriers] ---------------------------
+constexpr int a_stage_bytes(const Configuration& c) { return c.tile_m * kTileRowBytes; }
+constexpr int b_stage_bytes(const Configuration& c) { return c.tile_n * kTileRowBytes; }
+constexpr int stage_bytes(const Configuration& c) { return a_stage_bytes(c) + b_stage_bytes(c); }
+
+// D is staged in chunks of 64 rows by as many columns as fill the widest swizzle span that divides the tile.
+constexpr Swizzle d_swizzle(const Operation& o, const Configuration& c) { return swizzle_for_row(c.tile_n * size_of(o.d)); }
+constexpr int d_chunk_columns(const Operation& o, const Configuration& c) { return span_of(d_swizzle(o, c)) / size_of(o.d); }
+constexpr int d_chunk_bytes(const Operation& o, const Configuration& c) { return kMmaRows * span_of(d_swizzle(o, c)); }
+constexpr int d_chunks_per_band(const Operation& o, const Configuration& c) { return c.tile_n / d_chunk_columns(o, c); }
+constexpr bool stages_d(const Operation& o) { return o.output == Alignment::tma; }
+constexpr int d_staging_bytes(const Operation& o, const Configuration& c) {
+  return stages_d(o) ? consumer_warpgroups(c) * c.store_buffers * d_chunk_bytes(o, c) : 0;
+}
+
+constexpr int a_offset(const Configuration&) { return 0; }
+constexpr int b_offset(const Configuration& c) { return c.stages * a_stage_bytes(c); }
+constexpr int d_offset(const Configuration& c) { return c.stages * stage_bytes(c); }
+constexpr int barrier_offset(const Operation& o, const Configuration& c) { return d_offset(c) + d_staging_bytes(o, c); }
+constexpr int full_barrier(int stage) { return 8 * stage; }                                  // within the barriers
+constexpr int empty_barrier(const Configuration& c, int stage) { return 8 * (c.stages + stage); }
+constexpr int turn_barrier(const Configuration& c, int warpgroup) { return 8 * (2 * c.stages + warpgroup); }
+constexpr int barrier_bytes(const Configuration& c) { return 8 * (2 * c.stages + (c.schedule == Schedule::pingpong ? 2 : 0)); }
+constexpr int shared_bytes(const Operation& o, const Configuration& c) { return barrier_offset(o, c) + barrier_bytes(c); }
+
+// ---- arrivals ---------------------------------------------------------------------------------------------
+// full: the producer's one arrive-and-expect; the bytes follow by TMA, from every block that multicasts here.
+constexpr int full_arrivals() { return 1; }
+// empty: one arrival for each consumer warp that read the stage, from every block this block's loads reach.
+constexpr int blocks_reached(const Configuration& c) { return c.cluster_m + c.cluster_n - 1; }
+constexpr int empty_arrivals(const Configuration& c) {
+  const int readers = c.schedule == Schedule::pingpong ? 1 : consumer_warpgroups(c);
+  return readers * (kWarpgroup / 32) * blocks_reached(c);
+}
+// turn: one arrival a warp of the other consumer warpgroup, after its multiply loop.
+constexpr int turn_arrivals() { return kWarpgroup / 32; }
+
+// ---- tensor-map boxes: (inner elements, rows); with multicast each block loads its share of the shared tile -----
+constexpr int a_box_rows(const Configuration& c) { return c.tile_m / c.cluster_n; }
+constexpr int b_box_rows(const Configuration& c) { return c.tile_n / c.cluster_m; }
+
+}  // namespace foretile::sm90

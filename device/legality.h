@@ -1,0 +1,62 @@
+// Why a configuration cannot compute an operation on a problem. The one home of legality: kernels assert it, the
+// choice filters with it, messages print it.
+#pragma once
+#include "foretile/device/configuration.h"
+#include "foretile/device/kernels/gemm_simt_facts.h"
+#include "foretile/device/kernels/gemm_sm90_facts.h"
+#include "foretile/device/operation.h"
+
+namespace foretile {
+
+constexpr bool is_float(DType t) { return t == DType::fp32 || t == DType::fp16 || t == DType::bf16; }
+constexpr bool is_half_width(DType t) { return t == DType::fp16 || t == DType::bf16; }
+
+// The reason in words, or null where the configuration is legal. `o` and `c` alone decide it.
+constexpr const char* why_not(const Operation& o, const Configuration& c) {
+  if (!is_float(o.a) || !is_float(o.b) || !is_float(o.d)) return "A, B and D must be fp32, fp16 or bf16";
+  if ((o.has_c && !is_float(o.c)) || (o.has_bias && !is_float(o.bias)) || (o.has_residual && !is_float(o.residual)))
+    return "C, bias and residual must be fp32, fp16 or bf16";
+  if (c.tile_m <= 0 || c.tile_n <= 0 || c.tile_k <= 0) return "tile sizes must be positive";
+
+  if (c.family == Family::simt) {
+    if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1) return "the simt family has no stages, store buffers or clusters";
+    if (c.thread_m <= 0 || c.thread_n <= 0 || c.thread_m % 4 || c.thread_n % 4) return "simt register tiles must be multiples of 4 both ways";
+    if (c.tile_m % c.thread_m || c.tile_n % c.thread_n) return "the simt tile must be a multiple of the register tile";
+    if (c.thread_m * c.thread_n > 128) return "a simt register tile of more than 128 values would spill";
+    if (simt::threads(c) % 32 || simt::threads(c) > 1024) return "the simt tile must give a multiple of 32 threads, at most 1024";
+    if (simt::shared_bytes(c) > 48 * 1024) return "the simt tile needs more than 48 KiB of shared memory";
+    return nullptr;
+  }
+
+  if (!is_half_width(o.a) || o.a != o.b) return "the sm90 family takes A and B both bf16 or both fp16";
+  if (o.transpose_a || o.transpose_b) return "the sm90 family takes A[M,K] and B[N,K], not transposed";
+  if (o.inputs != Alignment::tma) return "TMA needs the base address and every row of A and B on a multiple of 16 bytes";
+  if (c.thread_m || c.thread_n) return "the sm90 family has no register tile: it follows from the warpgroups";
+  if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192 && c.tile_m != 256) return "sm90 tiles have 64, 128, 192 or 256 rows";
+  if (c.tile_n % 16 || c.tile_n > 256) return "sm90 tiles have a multiple of 16 columns, at most 256";
+  if (c.tile_k * size_of(o.a) != sm90::kTileRowBytes) return "an sm90 tile is 128 bytes deep along K: 64 elements of 16 bits";
+  if (c.schedule == Schedule::pingpong && c.tile_m > 128) return "a ping-pong tile has 64 or 128 rows: one warpgroup holds all of it";
+  if (sm90::accumulators_per_thread(c) > 192) return "more than 192 accumulators a thread would spill";
+  if (c.cluster_m < 1 || c.cluster_n < 1 || c.cluster_m * c.cluster_n > 2) return "sm90 clusters have one or two blocks";
+  if (sm90::a_box_rows(c) % 8 || sm90::b_box_rows(c) % 8) return "a multicast share of a tile must be a multiple of 8 rows";
+  if (c.stages < 2) return "the sm90 ring needs at least two stages";
+  if (sm90::stages_d(o) && c.store_buffers < 1) return "an output stored by TMA needs at least one store buffer";
+  if (sm90::consumer_registers(c) < sm90::accumulators_per_thread(c) + 32) return "the register split leaves a consumer fewer than 32 registers beside its accumulators";
+  if (sm90::shared_bytes(o, c) > sm90::kSharedMemoryLimit) return "the ring and the store buffers need more than 227 KiB of shared memory";
+  return nullptr;
+}
+
+constexpr i64 cluster_tiles(const Configuration& c, const Problem& p) {
+  return ceil_div(p.m, i64(c.tile_m) * c.cluster_m) * ceil_div(p.n, i64(c.tile_n) * c.cluster_n) * p.batch;
+}
+
+constexpr const char* why_not(const Operation& o, const Configuration& c, const Problem& p) {
+  if (const char* reason = why_not(o, c)) return reason;
+  constexpr i64 limit = 0x7fffffff - 4096;  // tile origins and tile counts are 32-bit in the kernels
+  if (p.m > limit || p.n > limit || p.k > limit) return "M, N and K must stay below 2^31 - 4096";
+  if (p.batch > limit || cluster_tiles(c, p) > limit) return "more than 2^31 output tiles";
+  if (c.family == Family::sm90 && p.k == 0) return "a tensor map cannot be empty: K = 0 takes the simt family";
+  return nullptr;
+}
+
+}  // namespace foretile

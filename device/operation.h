@@ -1,0 +1,45 @@
+// What is computed: D = residual + activate(alpha * A x B^T + beta * C + bias), every operand with its own type.
+// An Operation is a template argument of a kernel (structural, named fields); a Problem adds the sizes.
+#pragma once
+#include "foretile/device/types.h"
+
+namespace foretile {
+
+enum class Activation : u8 { none = 0, relu = 1, gelu_erf = 2, gelu_tanh = 3, silu = 4 };
+
+// Whether an operand obeys the rules of the tensor memory accelerator (TMA): base address and every outer
+// stride a multiple of 16 bytes, contiguous along the inner dimension (PTX ISA, "tensor map").
+enum class Alignment : u8 { any = 0, tma = 1 };
+
+struct Operation {
+  DType a = DType::bf16;  // A[M,K], or A[K,M] when transpose_a
+  DType b = DType::bf16;  // B[N,K] ("weights as every framework stores them"), or B[K,N] when transpose_b
+  DType d = DType::bf16;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  Alignment inputs = Alignment::any;  // of A and B together: one of them unaligned makes both 'any'
+  Alignment output = Alignment::any;  // of D
+
+  // Epilogue operands. A type is looked at only where the operand is there.
+  bool has_c = false;         // beta * C, C[M,N]
+  bool has_bias = false;      // bias[N], one value a column
+  bool has_residual = false;  // residual[M,N], added after the activation
+  DType c = DType::bf16;
+  DType bias = DType::bf16;
+  DType residual = DType::bf16;
+  Activation activation = Activation::none;
+
+  friend constexpr bool operator==(const Operation&, const Operation&) = default;
+};
+
+// Sizes of one call. Leading dimensions and pointers are arguments, not part of the problem: what matters of
+// them to the choice of a kernel is the alignment class in the Operation.
+struct Problem {
+  i64 m = 0, n = 0, k = 0;
+  i64 batch = 1;
+  friend constexpr bool operator==(const Problem&, const Problem&) = default;
+};
+
+constexpr double flop_count(const Problem& p) { return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch); }
+
+}  // namespace foretile
