@@ -1,0 +1,16 @@
+// Text files that travel inside the library. The build generates the definition from the files themselves.
+#pragma once
+#include <span>
+#include <string_view>
+
+namespace foretile {
+
+struct EmbeddedFile {
+  std::string_view name;  // file name without folder, "h200.toml"
+  std::string_view text;  // the whole file
+};
+
+// machines/*.toml, and tests/golden/catalogue.csv where it exists.
+std::span<const EmbeddedFile> embedded_machine_files();
+
+}  // namespace foretile

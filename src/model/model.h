@@ -1,0 +1,56 @@
+// The forecast: how long a kernel takes on a machine, what bounds it, and which configuration to pick. Pure arithmetic:
+// no I/O, no CUDA header, no allocation in forecast().
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "foretile/device/configuration.h"
+#include "foretile/device/operation.h"
+#include "model/machine.h"
+
+namespace foretile {
+
+enum class Regime { burst, sustained, fixed_clock };
+enum class Data { random, zeros };
+struct Conditions {
+  Regime regime = Regime::sustained;
+  double mhz = 0;  // fixed_clock only
+  Data data = Data::random;
+  int sm_budget = 0;  // 0: all
+};
+
+enum class Bound { dram, l2, shared_memory, tensor_cores, fp32_cores, issue, latency, launch };
+const char* name_of(Bound bound);
+
+struct Forecast {
+  double seconds = 0;
+  Bound bound = Bound::latency;
+  // Parts, in seconds; they overlap, so they do not add up.
+  double dram = 0, l2 = 0, shared_memory = 0, compute = 0, issue = 0, latency = 0, launch = 0, epilogue = 0;
+  double waves = 0;       // tiles over what is resident at once
+  double clock_mhz = 0;   // SM clock assumed
+  double dram_bytes = 0, l2_bytes = 0, l2_hit_rate = 0;
+  int blocks_per_sm = 0, registers = 0, shared_bytes = 0;
+  bool registers_estimated = false;
+};
+Forecast forecast(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions = {});
+
+struct Candidate {
+  Configuration configuration;
+  Forecast forecast;
+};
+struct RuledOut {
+  Configuration configuration;
+  std::string reason;
+};
+struct Choice {
+  std::vector<Candidate> ranked;  // best first
+  std::vector<RuledOut> ruled_out;
+};
+// Every configuration of the catalogue, ranked by forecast.
+Choice choose(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions = {});
+// The best one alone; no allocation, below a millisecond. The simt family always qualifies.
+Configuration pick(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions = {});
+
+}  // namespace foretile
