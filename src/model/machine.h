@@ -4,19 +4,64 @@
 #include <string_view>
 #include <vector>
 
+#include "foretile/device/types.h"
+
 namespace foretile {
 
-struct Machine {
-  std::string name;       // "h200"
-  std::string full_name;  // "NVIDIA H200 SXM 141 GB", as the driver prints it where known
-  int compute_capability = 0;  // 90
-  int sms = 0;
-  // The model's owner adds the rest: clocks, rates, latencies, capacities.
+// One number of a machine file, for people and for explanations.
+struct Fact {
+  std::string key;     // "l2.bytes_per_clock"
+  double value = 0;
+  std::string unit;    // "B/clk"
+  std::string source;  // where the number comes from, and with what method if it was measured
 };
 
-// The machine files are embedded in the library; a path to a file of one's own works too.
-// Throws std::invalid_argument that lists the known names.
+struct Machine {
+  std::string name;       // "h200"; of a derived machine "h200~NVIDIA GH200 480GB (sm_90, 132 SMs)"
+  std::string full_name;  // "NVIDIA H200 SXM 141 GB"
+  std::vector<std::string> driver_names;  // parts of the name the driver prints for this GPU
+  int compute_capability = 0;             // 90
+  int sms = 0;
+  bool derived = false;   // made by machine_for_device from the nearest machine file, not validated
+
+  // Per SM. Rates count per SM clock; FLOP count a multiply-add as two. 0: the GPU does not have it.
+  double warps = 0, blocks = 0, threads_per_block = 0, schedulers = 0;
+  double registers = 0, register_unit = 0, registers_per_thread = 0;  // unit: registers a warp is rounded up to
+  double shared_bytes = 0, shared_bytes_per_block = 0, shared_reserved = 0;  // reserved: by the system, each block
+  double shared_bytes_per_clock = 0, lsu_lanes = 0;
+  double fp32_rate = 0, fp16_rate = 0;
+  double tensor_fp16 = 0, tensor_bf16 = 0, tensor_tf32 = 0, tensor_fp8 = 0, tensor_int8 = 0;
+
+  double boost_mhz = 0;  // highest SM clock
+  double burst_clock = 0, sustained_clock = 0;  // fractions of boost: tensor work in short bursts; floor under the power limit
+
+  double l2_bytes = 0, l2_bytes_per_clock = 0, l2_port_bytes_per_clock = 0;  // all of it; what one SM can draw
+  double dram_bytes = 0, dram_bandwidth = 0, dram_efficiency = 0;            // bandwidth: B/s, data sheet
+  double shared_latency = 0, l2_latency = 0, dram_latency = 0, tma_latency = 0;  // clocks; tma: on top of L2's or DRAM's
+  double launch_seconds = 0;  // back-to-back launches of an empty kernel in a graph
+
+  double power_limit = 0, power_idle = 0;  // W
+  double flop_energy = 0, zero_flop_energy = 0;  // J a FLOP on tensor cores at boost clock, random data and zeros
+  double dram_energy = 0, l2_energy = 0, shared_energy = 0;  // J a byte moved
+  double clock_energy = 0;  // J a clock of a busy SM, whatever it does
+
+  std::vector<Fact> facts;  // all of the above as read, in the file's order
+
+  // Tensor-core FLOP per SM and clock for operands of this type, fp32 (int32) accumulation; 0 where there is none.
+  double tensor_rate(DType type) const;
+  const Fact* fact(std::string_view key) const;  // null where the file has no such key
+};
+
+// The machine files are embedded in the library; a path to a file of one's own works too (anything that ends in
+// ".toml"). Throws std::invalid_argument that lists the known names, or says what is wrong with the file.
 Machine load_machine(std::string_view name_or_path);
+// As load_machine, from the text of a file; `name` for messages and Machine::name.
+Machine parse_machine(std::string_view name, std::string_view text);
 std::vector<std::string> known_machines();
+
+// The machine of a real GPU: the file whose name and SM count match, else one derived from the nearest architecture's
+// file (same compute capability, else the closest lower one), scaled to the SM count; its name says so. Null where no
+// file is near (compute capability below 7.0). The object lives as long as the process; equal arguments give the same.
+const Machine* machine_for_device(std::string_view driver_name, int compute_capability, int sms);
 
 }  // namespace foretile

@@ -1,0 +1,286 @@
+#include "model/machine.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "model/embedded_files.h"
+#include "model/machine_files.h"
+
+namespace foretile {
+
+namespace {
+
+struct Field {
+  const char* section;
+  const char* key;
+  const char* unit;   // the only one accepted
+  double Machine::*member;
+  double low, high;   // allowed values; a typing error of a power of ten must not pass
+};
+
+constexpr Field kFields[] = {
+    {"sm", "warps", "warps", &Machine::warps, 16, 128},
+    {"sm", "blocks", "blocks", &Machine::blocks, 8, 64},
+    {"sm", "threads_per_block", "threads", &Machine::threads_per_block, 512, 2048},
+    {"sm", "schedulers", "schedulers", &Machine::schedulers, 1, 8},
+    {"sm", "registers", "registers", &Machine::registers, 32768, 262144},
+    {"sm", "register_unit", "registers/warp", &Machine::register_unit, 64, 1024},
+    {"sm", "registers_per_thread", "registers", &Machine::registers_per_thread, 64, 255},
+    {"sm", "shared_bytes", "B", &Machine::shared_bytes, 16384, 1048576},
+    {"sm", "shared_bytes_per_block", "B", &Machine::shared_bytes_per_block, 16384, 1048576},
+    {"sm", "shared_reserved", "B/block", &Machine::shared_reserved, 0, 4096},
+    {"sm", "shared_bytes_per_clock", "B/clk", &Machine::shared_bytes_per_clock, 32, 512},
+    {"sm", "lsu_lanes", "lanes/clk", &Machine::lsu_lanes, 8, 64},
+    {"sm", "fp32_rate", "FLOP/clk", &Machine::fp32_rate, 32, 1024},
+    {"sm", "fp16_rate", "FLOP/clk", &Machine::fp16_rate, 32, 2048},
+    {"sm", "tensor_fp16", "FLOP/clk", &Machine::tensor_fp16, 0, 65536},
+    {"sm", "tensor_bf16", "FLOP/clk", &Machine::tensor_bf16, 0, 65536},
+    {"sm", "tensor_tf32", "FLOP/clk", &Machine::tensor_tf32, 0, 65536},
+    {"sm", "tensor_fp8", "FLOP/clk", &Machine::tensor_fp8, 0, 65536},
+    {"sm", "tensor_int8", "OP/clk", &Machine::tensor_int8, 0, 65536},
+    {"clock", "boost", "MHz", &Machine::boost_mhz, 500, 5000},
+    {"clock", "burst", "of boost", &Machine::burst_clock, 0.3, 1},
+    {"clock", "sustained", "of boost", &Machine::sustained_clock, 0.1, 1},
+    {"l2", "bytes", "B", &Machine::l2_bytes, 1e6, 1e9},
+    {"l2", "bytes_per_clock", "B/clk", &Machine::l2_bytes_per_clock, 256, 65536},
+    {"l2", "port_bytes_per_clock", "B/clk", &Machine::l2_port_bytes_per_clock, 16, 256},
+    {"dram", "bytes", "B", &Machine::dram_bytes, 1e9, 1e12},
+    {"dram", "bandwidth", "B/s", &Machine::dram_bandwidth, 1e11, 5e13},
+    {"dram", "efficiency", "of bandwidth", &Machine::dram_efficiency, 0.3, 1},
+    {"latency", "shared", "clk", &Machine::shared_latency, 5, 200},
+    {"latency", "l2", "clk", &Machine::l2_latency, 50, 2000},
+    {"latency", "dram", "clk", &Machine::dram_latency, 100, 5000},
+    {"latency", "tma", "clk", &Machine::tma_latency, 0, 1000},
+    {"launch", "graph", "s", &Machine::launch_seconds, 1e-7, 1e-4},
+    {"power", "limit", "W", &Machine::power_limit, 20, 3000},
+    {"power", "idle", "W", &Machine::power_idle, 1, 1000},
+    {"power", "flop", "J/FLOP", &Machine::flop_energy, 1e-14, 1e-10},
+    {"power", "zero_flop", "J/FLOP", &Machine::zero_flop_energy, 1e-14, 1e-10},
+    {"power", "dram", "J/B", &Machine::dram_energy, 1e-12, 1e-9},
+    {"power", "l2", "J/B", &Machine::l2_energy, 0, 1e-9},
+    {"power", "shared", "J/B", &Machine::shared_energy, 0, 1e-10},
+    {"power", "clock", "J/clk", &Machine::clock_energy, 0, 1e-7},
+};
+
+[[noreturn]] void bad(std::string_view name, std::string message) {
+  throw std::invalid_argument(fmt::format("machine file '{}': {}", name, message));
+}
+
+// { value = 132, unit = "SMs", source = "..." }
+Fact read_fact(std::string_view file, std::string key, const toml::node& node) {
+  const toml::table* entry = node.as_table();
+  if (!entry) bad(file, fmt::format("{} must be {{ value = .., unit = \"..\", source = \"..\" }}", key));
+  Fact fact;
+  fact.key = std::move(key);
+  for (const auto& [k, v] : *entry) {
+    const std::string_view part = k.str();
+    if (part == "value" && v.is_number()) fact.value = *v.value<double>();
+    else if (part == "unit" && v.is_string()) fact.unit = *v.value<std::string>();
+    else if (part == "source" && v.is_string()) fact.source = *v.value<std::string>();
+    else bad(file, fmt::format("{}.{} must be value (a number), unit or source (text)", fact.key, part));
+  }
+  for (const char* part : {"value", "unit", "source"})
+    if (!entry->contains(part)) bad(file, fmt::format("{} has no {}", fact.key, part));
+  if (fact.source.size() < 3) bad(file, fmt::format("{} says no source", fact.key));
+  if (!std::isfinite(fact.value)) bad(file, fmt::format("{} must be finite", fact.key));
+  return fact;
+}
+
+std::string text_at(const toml::table& table, std::string_view file, const char* key) {
+  const auto value = table[key].value<std::string>();
+  if (!value || value->empty()) bad(file, fmt::format("{} (text) is missing", key));
+  return *value;
+}
+
+int whole(std::string_view file, const Fact& fact, int low, int high) {
+  if (fact.value != std::floor(fact.value) || fact.value < low || fact.value > high)
+    bad(file, fmt::format("{} = {} must be a whole number from {} to {}", fact.key, fact.value, low, high));
+  return int(fact.value);
+}
+
+constexpr const char* kSuffix = ".toml";
+
+}  // namespace
+
+std::string_view machine_file_text(std::string_view name) {
+  for (const EmbeddedFile& file : embedded_machine_files())
+    if (file.name == name || (file.name.ends_with(kSuffix) && file.name.substr(0, file.name.size() - 5) == name)) return file.text;
+  return {};
+}
+
+double Machine::tensor_rate(DType type) const {
+  switch (type) {
+    case DType::fp16: return tensor_fp16;
+    case DType::bf16: return tensor_bf16;
+    case DType::tf32: return tensor_tf32;
+    case DType::e4m3:
+    case DType::e5m2: return tensor_fp8;
+    case DType::int8: return tensor_int8;
+    case DType::fp32:
+    case DType::int32: return 0;
+  }
+  return 0;
+}
+
+const Fact* Machine::fact(std::string_view key) const {
+  for (const Fact& f : facts)
+    if (f.key == key) return &f;
+  return nullptr;
+}
+
+Machine parse_machine(std::string_view name, std::string_view text) {
+  toml::table root;
+  try {
+    root = toml::parse(text);
+  } catch (const toml::parse_error& e) {
+    bad(name, fmt::format("line {}: {}", e.source().begin.line, e.description()));
+  }
+  Machine m;
+  m.name = std::string(name);
+  m.full_name = text_at(root, name, "full_name");
+  if (const toml::array* names = root["driver_names"].as_array()) {
+    for (const auto& n : *names) {
+      if (!n.is_string()) bad(name, "driver_names must be a list of texts");
+      m.driver_names.push_back(*n.value<std::string>());
+    }
+  }
+  if (m.driver_names.empty()) bad(name, "driver_names (a list of texts) is missing or empty");
+
+  std::vector<bool> seen(std::size(kFields), false);
+  std::vector<std::pair<unsigned, Fact>> lines;  // the parser sorts by key; people want the file's order
+  bool sms = false, capability = false;
+  for (const auto& [k, node] : root) {
+    const std::string section(k.str());
+    if (section == "full_name" || section == "driver_names") continue;
+    const toml::table* table = node.as_table();
+    if (!table) bad(name, fmt::format("'{}' must be a section", section));
+    for (const auto& [kk, entry] : *table) {
+      const std::string key(kk.str());
+      Fact fact = read_fact(name, section + "." + key, entry);
+      if (fact.key == "sm.count") {
+        if (fact.unit != "SMs") bad(name, "sm.count: the unit must be SMs");
+        m.sms = whole(name, fact, 1, 1024), sms = true;
+      } else if (fact.key == "sm.compute_capability") {
+        if (fact.unit != "major*10+minor") bad(name, "sm.compute_capability: the unit must be major*10+minor");
+        m.compute_capability = whole(name, fact, 70, 200), capability = true;
+      } else {
+        const auto field = std::find_if(std::begin(kFields), std::end(kFields), [&](const Field& f) { return section == f.section && key == f.key; });
+        if (field == std::end(kFields)) bad(name, fmt::format("unknown number {}", fact.key));
+        if (fact.unit != field->unit) bad(name, fmt::format("{}: the unit is '{}', must be '{}'", fact.key, fact.unit, field->unit));
+        if (!(fact.value >= field->low && fact.value <= field->high))
+          bad(name, fmt::format("{} = {} {} must lie from {} to {}", fact.key, fact.value, fact.unit, field->low, field->high));
+        m.*(field->member) = fact.value;
+        seen[size_t(field - std::begin(kFields))] = true;
+      }
+      lines.emplace_back(entry.source().begin.line, std::move(fact));
+    }
+  }
+  std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& line : lines) m.facts.push_back(std::move(line.second));
+  if (!sms) bad(name, "sm.count is missing");
+  if (!capability) bad(name, "sm.compute_capability is missing");
+  for (size_t i = 0; i < seen.size(); ++i)
+    if (!seen[i]) bad(name, fmt::format("{}.{} is missing", kFields[i].section, kFields[i].key));
+  if (m.shared_bytes_per_block > m.shared_bytes) bad(name, "sm.shared_bytes_per_block is more than sm.shared_bytes");
+  if (m.power_idle >= m.power_limit) bad(name, "power.idle is not below power.limit");
+  return m;
+}
+
+std::vector<std::string> known_machines() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_machine_files())
+    if (file.name.ends_with(kSuffix)) names.emplace_back(file.name.substr(0, file.name.size() - 5));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Machine load_machine(std::string_view name_or_path) {
+  if (name_or_path.ends_with(kSuffix)) {
+    std::ifstream file{std::string(name_or_path)};
+    if (!file) throw std::invalid_argument(fmt::format("machine file '{}' cannot be read", name_or_path));
+    std::stringstream text;
+    text << file.rdbuf();
+    std::string_view name = name_or_path.substr(0, name_or_path.size() - 5);
+    name = name.substr(name.rfind('/') + 1);
+    return parse_machine(name, text.str());
+  }
+  const auto names = known_machines();
+  if (std::find(names.begin(), names.end(), name_or_path) == names.end())
+    throw std::invalid_argument(fmt::format("machine '{}' must be one of {}, or the path of a .toml file", name_or_path, fmt::join(names, ", ")));
+  return parse_machine(name_or_path, machine_file_text(name_or_path));
+}
+
+namespace {
+
+const std::vector<Machine>& all_machines() {
+  static const std::vector<Machine> machines = [] {
+    std::vector<Machine> all;
+    for (const std::string& name : known_machines()) all.push_back(load_machine(name));
+    return all;
+  }();
+  return machines;
+}
+
+// Totals follow the SM count: the same silicon cut down or a slice of it. Per-SM numbers, clocks and latencies stay.
+Machine derive(const Machine& from, std::string_view driver_name, int compute_capability, int sms) {
+  Machine m = from;
+  const double scale = double(sms) / from.sms;
+  m.name = fmt::format("{}~{} (sm_{}, {} SMs)", from.name, driver_name, compute_capability, sms);
+  m.full_name = fmt::format("{}, derived from {} and not validated", driver_name, from.full_name);
+  m.driver_names = {std::string(driver_name)};
+  m.compute_capability = compute_capability;
+  m.sms = sms;
+  m.derived = true;
+  for (double Machine::*total : {&Machine::l2_bytes, &Machine::l2_bytes_per_clock, &Machine::dram_bytes, &Machine::dram_bandwidth,
+                                 &Machine::power_limit, &Machine::power_idle})
+    m.*total *= scale;
+  for (Fact& f : m.facts) {
+    if (f.key == "sm.count") f.value = sms, f.source = "the driver";
+    if (f.key == "sm.compute_capability") f.value = compute_capability, f.source = "the driver";
+    for (const char* key : {"l2.bytes", "l2.bytes_per_clock", "dram.bytes", "dram.bandwidth", "power.limit", "power.idle"})
+      if (f.key == key) f.value *= scale, f.source = fmt::format("{} scaled by {}/{} SMs", from.name, sms, from.sms);
+  }
+  return m;
+}
+
+}  // namespace
+
+const Machine* machine_for_device(std::string_view driver_name, int compute_capability, int sms) {
+  const std::vector<Machine>& machines = all_machines();
+  const Machine* best = nullptr;
+  // The very GPU; else derived from: its name as a part (H200 NVL from H200), the same capability and the nearest SM
+  // count, the closest lower capability.
+  std::tuple<int, int, int> best_rank;
+  for (const Machine& m : machines) {
+    if (m.compute_capability > compute_capability) continue;
+    bool named = false;
+    if (m.compute_capability == compute_capability) {
+      for (const std::string& n : m.driver_names) {
+        if (driver_name == n && m.sms == sms) return &m;
+        named = named || driver_name.find(n) != std::string_view::npos;
+      }
+    }
+    const std::tuple<int, int, int> rank{named ? 0 : 1, compute_capability - m.compute_capability, std::abs(m.sms - sms)};
+    if (!best || rank < best_rank) best = &m, best_rank = rank;
+  }
+  if (!best || sms < 1 || compute_capability < 70) return nullptr;
+
+  static std::mutex mutex;
+  static std::deque<Machine> derived;  // addresses stay
+  const std::lock_guard lock(mutex);
+  for (const Machine& m : derived)
+    if (m.driver_names[0] == driver_name && m.compute_capability == compute_capability && m.sms == sms) return &m;
+  return &derived.emplace_back(derive(*best, driver_name, compute_capability, sms));
+}
+
+}  // namespace foretile
