@@ -1,0 +1,61 @@
+// What happens to an accumulator: D = residual + activate(alpha * acc + beta * C + bias), composed at compile time from
+// the Operation over one operand table. In fp32 throughout; the caller rounds.
+#pragma once
+#include "foretile/device/operation.h"
+#include "foretile/device/vocabulary/vocabulary.h"
+
+namespace foretile {
+
+template <Activation F> FORETILE_DEVICE float activate(float x) {
+  if constexpr (F == Activation::relu) {
+    return x < 0 ? 0 : x;  // keeps NaN, which a maximum would hide
+  } else if constexpr (F == Activation::gelu_erf) {
+    return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f));  // x * Phi(x)
+  } else if constexpr (F == Activation::gelu_tanh) {
+    const float cube = 0.044715f * x * x * x;  // Hendrycks and Gimpel, arXiv 1606.08415
+    return 0.5f * x * (1.0f + hyperbolic_tangent(0.79788456080286536f * (x + cube)));
+  } else if constexpr (F == Activation::silu) {
+    return x / (1.0f + exponential(-x));
+  } else {
+    return x;
+  }
+}
+
+template <DType T> FORETILE_DEVICE float load_as_float(const MatrixArgument& x, i64 offset) {
+  return to_float(load_global(static_cast<const Storage<T>*>(x.data) + offset));
+}
+
+// One output tile's view of the operand table.
+template <Operation O> struct Epilogue {
+  const EpilogueArguments& operands;
+  i64 batch;
+  float alpha, beta;
+
+  FORETILE_DEVICE Epilogue(const EpilogueArguments& table, i32 batch_index) : operands(table), batch(batch_index) {
+    alpha = table.alpha_pointer ? load_global(table.alpha_pointer) : table.alpha;
+    beta = table.beta_pointer ? load_global(table.beta_pointer) : table.beta;
+  }
+
+  static FORETILE_DEVICE i64 offset(const MatrixArgument& x, i64 batch, i64 row, i64 column) {
+    return batch * x.batch_stride + row * x.ld + column;
+  }
+
+  // The element must lie inside the output.
+  FORETILE_DEVICE float operator()(float accumulator, i32 row, i32 column) const {
+    float x = alpha == 0 ? 0 : alpha * accumulator;  // alpha 0 keeps NaN of A and B out
+    if constexpr (O.has_c) {
+      if (beta != 0) x = multiply_add(beta, load_as_float<O.c>(operands.c, offset(operands.c, batch, row, column)), x);
+    }
+    if constexpr (O.has_bias) x += load_as_float<O.bias>(operands.bias, batch * operands.bias.batch_stride + column);
+    x = activate<O.activation>(x);
+    if constexpr (O.has_residual) x += load_as_float<O.residual>(operands.residual, offset(operands.residual, batch, row, column));
+    return x;
+  }
+
+  FORETILE_DEVICE void store(float value, i32 row, i32 column) const {
+    using D = Storage<O.d>;
+    store_global(static_cast<D*>(operands.d.data) + offset(operands.d, batch, row, column), round_to<D>(value));
+  }
+};
+
+}  // namespace foretile

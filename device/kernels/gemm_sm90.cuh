@@ -1,0 +1,299 @@
+// The Hopper kernel: D = epilogue(A[M,K] x B[N,K]^T) in bf16 or fp16 with fp32 accumulation.
+//
+// Roles. A block is one producer warpgroup and one to three consumer warpgroups, persistent: it walks output tiles in
+// the order of device/layout/tile_order.h until none is left.
+//   load      one thread of the producer warpgroup fills a ring of stages, each an A and a B tile, by TMA. In a cluster
+//             every block loads its share of the tile that the pair has in common and multicasts it to both.
+//   multiply  consumers keep one wgmma group in flight and free a stage one step after it was issued.
+//             Cooperative: each holds a band of the tile's rows. Ping-pong: each holds every other tile whole, and they
+//             take turns at the tensor cores, so that one's epilogue hides under the other's multiply.
+//   store     each consumer finishes its accumulators, stages them in swizzled chunks of 64 rows and sends them by TMA;
+//             the stores run on under the next tile. Where D breaks TMA's alignment rules it stores from registers.
+//
+// Barriers (arrive counts in gemm_sm90_facts.h).
+//   full[s]   1 arrival: the producer, expecting the bytes of both tiles, its own and those multicast to it. Completes
+//             when they landed. Waited for by every consumer thread.
+//   empty[s]  1 arrival a consumer warp that reads the stage, in every block that this block's loads write to. A warp
+//             may arrive when its wgmma group on the stage has retired: the wait is warpgroup-wide, so the arrival of
+//             one lane speaks for its warp. Waited for by the producer before it loads.
+//   turn[w]   ping-pong only. 1 arrival a warp of the other consumer when it has issued its last wgmma.
+//   named barrier 1+w: the 128 threads of consumer w, around its staging buffers.
+// Blocks of a cluster leave together: a peer may still multicast into this one or arrive at its barriers.
+#pragma once
+#include "foretile/device/epilogue/epilogue.h"
+#include "foretile/device/layout/descriptor.h"
+#include "foretile/device/layout/fragment.h"
+#include "foretile/device/layout/ring.h"
+#include "foretile/device/layout/tile_order.h"
+#include "foretile/device/legality.h"
+#include "foretile/device/vocabulary/vocabulary.h"
+
+namespace foretile {
+
+template <Operation O, Configuration C> struct GemmSm90 {
+  static_assert(why_not(O, C) == nullptr);
+  static constexpr int kBands = sm90::bands_per_warpgroup(C);
+  static constexpr int kAccumulators = C.tile_n / 2;  // a thread and band
+  static constexpr int kClusterSize = C.cluster_m * C.cluster_n;
+  static constexpr bool kPingpong = C.schedule == Schedule::pingpong;
+  using Cursor = RingCursor<C.stages>;
+
+  const GemmSm90Arguments& args;
+  SmemAddress shared;
+  u32 rank_m, rank_n;  // of this block in its cluster
+  i32 k_steps;
+
+  FORETILE_DEVICE explicit GemmSm90(const GemmSm90Arguments& arguments) : args(arguments), shared(shared_base()) {
+    const u32 rank = kClusterSize > 1 ? cluster_rank() : 0;
+    rank_m = rank % C.cluster_m, rank_n = rank / C.cluster_m;
+    k_steps = (args.k + C.tile_k - 1) / C.tile_k;
+  }
+
+  FORETILE_DEVICE Mbarrier barrier(int offset) const { return {shared + u32(sm90::barrier_offset(O, C) + offset)}; }
+  FORETILE_DEVICE Mbarrier full(u32 stage) const { return barrier(sm90::full_barrier(int(stage))); }
+  FORETILE_DEVICE Mbarrier empty(u32 stage) const { return barrier(sm90::empty_barrier(C, int(stage))); }
+  FORETILE_DEVICE Mbarrier turn(u32 consumer) const { return barrier(sm90::turn_barrier(C, int(consumer))); }
+  FORETILE_DEVICE SmemAddress a_stage(u32 stage) const { return shared + u32(sm90::a_offset(C)) + stage * sm90::a_stage_bytes(C); }
+  FORETILE_DEVICE SmemAddress b_stage(u32 stage) const { return shared + u32(sm90::b_offset(C)) + stage * sm90::b_stage_bytes(C); }
+
+  FORETILE_DEVICE WorkIterator work() const {
+    return {i32(block_index().x) / kClusterSize, i32(grid_size().x) / kClusterSize, i32(tile_count(args.grid))};
+  }
+  // First row and column of this block's tile.
+  FORETILE_DEVICE i32 first_row(const TileCoordinate& tile) const { return (tile.m * C.cluster_m + i32(rank_m)) * C.tile_m; }
+  FORETILE_DEVICE i32 first_column(const TileCoordinate& tile) const { return (tile.n * C.cluster_n + i32(rank_n)) * C.tile_n; }
+
+  FORETILE_DEVICE void run() {
+    if (thread_index() == 0) {
+      prefetch_tensor_map(args.a);
+      prefetch_tensor_map(args.b);
+      if constexpr (sm90::stages_d(O)) prefetch_tensor_map(args.d);
+      for (u32 s = 0; s < C.stages; ++s) {
+        mbarrier_init(full(s), sm90::full_arrivals());
+        mbarrier_init(empty(s), sm90::empty_arrivals(C));
+      }
+      if constexpr (kPingpong) {
+        mbarrier_init(turn(0), sm90::turn_arrivals());
+        mbarrier_init(turn(1), sm90::turn_arrivals());
+      }
+      fence_mbarrier_init();
+    }
+    if constexpr (kClusterSize > 1) {
+      cluster_arrive();
+      cluster_wait();
+    } else {
+      sync_block();
+    }
+    grid_dependency_wait();
+
+    const u32 warpgroup = warp_index() / 4;
+    if (warpgroup == 0) {
+      if constexpr (sm90::reallocates_registers(C)) register_release<sm90::producer_registers(C)>();
+      if (warp_index() == 0 && elect_one()) load();
+    } else {
+      if constexpr (sm90::reallocates_registers(C)) register_acquire<sm90::consumer_registers(C)>();
+      consume(warpgroup - 1);
+    }
+    if constexpr (kClusterSize > 1) {
+      cluster_arrive();
+      cluster_wait();
+    }
+  }
+
+  // ---- load -----------------------------------------------------------------------------------------------
+  FORETILE_DEVICE void load() {
+    Cursor ring;
+    for (WorkIterator iterator = work(); !iterator.done(); iterator.advance()) {
+      const TileCoordinate tile = tile_at(iterator.next, args.grid);
+      const i32 row = first_row(tile) + i32(rank_n) * sm90::a_box_rows(C);
+      const i32 column = first_column(tile) + i32(rank_m) * sm90::b_box_rows(C);
+      const i32 a_batch = args.a_batched ? tile.batch : 0, b_batch = args.b_batched ? tile.batch : 0;
+      for (i32 step = 0; step < k_steps; ++step, ring.advance()) {
+        mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
+        mbarrier_arrive_expect(full(ring.stage), sm90::stage_bytes(C));
+        const i32 k = step * C.tile_k;
+        load_share<C.cluster_n>(a_stage(ring.stage), args.a, {k, row, a_batch}, sm90::a_box_rows(C), rank_n, blocks_along_n(), ring.stage);
+        load_share<C.cluster_m>(b_stage(ring.stage), args.b, {k, column, b_batch}, sm90::b_box_rows(C), rank_m, blocks_along_m(), ring.stage);
+      }
+    }
+  }
+
+  // This block's share of a tile that `Sharers` blocks have in common.
+  template <int Sharers>
+  FORETILE_DEVICE void load_share(SmemAddress tile, const TensorMap& map, BoxCorner corner, int rows, u32 share, u16 blocks, u32 stage) {
+    const SmemAddress destination = tile + share * u32(rows) * sm90::kTileRowBytes;
+    if constexpr (Sharers > 1) {
+      tma_load_multicast(destination, map, corner, full(stage), blocks);
+    } else {
+      tma_load(destination, map, corner, full(stage));
+    }
+  }
+  // Cluster ranks run along M first.
+  FORETILE_DEVICE u16 blocks_along_m() const { return u16(((1u << C.cluster_m) - 1) << (rank_n * C.cluster_m)); }
+  FORETILE_DEVICE u16 blocks_along_n() const {
+    u32 mask = 0;
+    for (u32 n = 0; n < C.cluster_n; ++n) mask |= 1u << (n * C.cluster_m + rank_m);
+    return u16(mask);
+  }
+
+  // ---- multiply -------------------------------------------------------------------------------------------
+  FORETILE_DEVICE void consume(u32 consumer) {
+    Cursor ring;
+    u32 turn_parity = consumer == 0;  // consumer 0 goes first: a fresh barrier lets it pass
+    u32 buffer = 0;
+    WorkIterator iterator = work();
+    if (kPingpong && consumer == 1) iterator.advance(), ring.skip(u32(k_steps));
+    while (!iterator.done()) {
+      const TileCoordinate tile = tile_at(iterator.next, args.grid);
+      float acc[kBands][kAccumulators];
+
+      if constexpr (kPingpong) mbarrier_wait(turn(consumer), turn_parity), turn_parity ^= 1;
+      multiply(acc, ring, kPingpong ? 0 : consumer * kBands);
+      if constexpr (kPingpong) {
+        if (lane_index() == 0) mbarrier_arrive(turn(consumer ^ 1));
+      }
+      wgmma_wait<0>();
+      release(ring.stage);
+      ring.advance();
+
+      store(acc, tile, consumer, buffer);
+      iterator.advance();
+      if constexpr (kPingpong) iterator.advance(), ring.skip(u32(k_steps));
+    }
+    if constexpr (sm90::stages_d(O)) {
+      if (thread_index() % sm90::kWarpgroup == 0) bulk_wait<0>();
+    }
+  }
+
+  // Leaves the last group in flight and the cursor on its stage.
+  FORETILE_DEVICE void multiply(float (&acc)[kBands][kAccumulators], Cursor& ring, u32 first_band) {
+    u32 previous = 0;
+    for (i32 step = 0; step < k_steps; ++step) {
+      if (step > 0) previous = ring.stage, ring.advance();
+      mbarrier_wait(full(ring.stage), ring.parity);
+      const u32 a = a_stage(ring.stage).value + first_band * (sm90::kMmaRows * sm90::kTileRowBytes), b = b_stage(ring.stage).value;
+      wgmma_fence();
+#pragma unroll
+      for (int slice = 0; slice < 4; ++slice) {  // 32 of the 128 bytes along K an instruction
+#pragma unroll
+        for (int band = 0; band < kBands; ++band) {
+          wgmma<O.a, C.tile_n>(acc[band], k_major_descriptor(a + band * (sm90::kMmaRows * sm90::kTileRowBytes) + slice * 32),
+                               k_major_descriptor(b + slice * 32), step > 0 || slice > 0);
+        }
+      }
+      wgmma_commit();
+      if (step > 0) {
+        wgmma_wait<1>();
+        release(previous);
+      }
+    }
+  }
+
+  // Tells every block whose loads write to this stage that this warp has read it.
+  FORETILE_DEVICE void release(u32 stage) {
+    if constexpr (kClusterSize == 1) {
+      if (lane_index() == 0) mbarrier_arrive(empty(stage));
+    } else {
+      static_assert(kClusterSize == sm90::blocks_reached(C), "a cluster in both directions would need a list of peers");
+      if (lane_index() < kClusterSize) mbarrier_arrive_cluster(empty(stage), lane_index());
+    }
+  }
+
+  // ---- store ----------------------------------------------------------------------------------------------
+  // Where a band of 64 rows by the tile's columns stands in D, and what finishes its accumulators. The accumulators
+  // themselves are never written: the compiler would have to order those writes before the next tile's wgmma.
+  struct Band {
+    const Epilogue<O>& epilogue;
+    i32 row, column, batch;
+  };
+
+  FORETILE_DEVICE void store(const float (&acc)[kBands][kAccumulators], const TileCoordinate& tile, u32 consumer, u32& buffer) {
+    const Epilogue<O> epilogue(args.epilogue, tile.batch);
+    const i32 row = first_row(tile) + (kPingpong ? 0 : i32(consumer) * kBands * sm90::kMmaRows);
+#pragma unroll
+    for (int i = 0; i < kBands; ++i) {
+      const Band band{epilogue, row + i * sm90::kMmaRows, first_column(tile), tile.batch};
+      if constexpr (sm90::stages_d(O)) {
+        store_staged(acc[i], band, consumer, buffer);
+      } else {
+        store_direct(acc[i], band);
+      }
+    }
+  }
+
+  FORETILE_DEVICE bool inside(const Band& band, const Element& at) const {
+    return band.row + at.row < args.m && band.column + at.column < args.n;
+  }
+
+  // Element i of this thread's accumulators through the epilogue; outside D, where its operands end, as it is.
+  FORETILE_DEVICE float finish(const float (&acc)[kAccumulators], int i, const Band& band) const {
+    const Element at = wgmma_accumulator(int(thread_index() % sm90::kWarpgroup), i);
+    if constexpr (O.has_c || O.has_bias || O.has_residual) {
+      if (!inside(band, at)) return acc[i];
+    }
+    return band.epilogue(acc[i], band.row + at.row, band.column + at.column);
+  }
+
+  FORETILE_DEVICE void store_direct(const float (&acc)[kAccumulators], const Band& band) {
+#pragma unroll
+    for (int i = 0; i < kAccumulators; ++i) {
+      const Element at = wgmma_accumulator(int(thread_index() % sm90::kWarpgroup), i);
+      if (inside(band, at)) band.epilogue.store(finish(acc, i, band), band.row + at.row, band.column + at.column);
+    }
+  }
+
+  FORETILE_DEVICE void store_staged(const float (&acc)[kAccumulators], const Band& band, u32 consumer, u32& buffer) {
+    const bool issuer = thread_index() % sm90::kWarpgroup == 0;
+    const u32 barrier_id = 1 + consumer;
+#pragma unroll
+    for (int chunk = 0; chunk < sm90::d_chunks_per_band(O, C); ++chunk) {
+      const SmemAddress staging = shared + u32(sm90::d_offset(C)) + (consumer * C.store_buffers + buffer) * sm90::d_chunk_bytes(O, C);
+      if (issuer) bulk_wait_read<C.store_buffers - 1>();  // the store that last used this buffer has read it
+      named_barrier_sync(barrier_id, sm90::kWarpgroup);
+      write_chunk(acc, chunk, band, staging);
+      fence_proxy_async();
+      named_barrier_sync(barrier_id, sm90::kWarpgroup);
+      if (issuer) {
+        const i32 column = band.column + chunk * sm90::d_chunk_columns(O, C);
+        if (band.row < args.m && column < args.n) tma_store(args.d, {column, band.row, band.batch}, staging);
+        bulk_commit();
+      }
+      buffer = buffer + 1 == C.store_buffers ? 0 : buffer + 1;
+    }
+  }
+
+  // One chunk of 64 rows in the swizzle of its tensor map.
+  FORETILE_DEVICE void write_chunk(const float (&acc)[kAccumulators], int chunk, const Band& band, SmemAddress staging) {
+    constexpr Swizzle kSwizzle = sm90::d_swizzle(O, C);
+    constexpr u32 kSpan = span_of(kSwizzle);
+    constexpr int kChunk = sm90::d_chunk_columns(O, C) / 2;  // accumulators a thread
+    const u32 thread = thread_index() % sm90::kWarpgroup;
+    if constexpr (O.d == DType::fp32) {
+#pragma unroll
+      for (int i = 0; i < kChunk; i += 2) {
+        const Element at = wgmma_accumulator(int(thread), i);
+        const u32 address = staging.value + u32(at.row) * kSpan + u32(at.column) * 4;
+        store_shared(SmemAddress{swizzle_address(address, kSwizzle)},
+                     f32x2{finish(acc, chunk * kChunk + i, band), finish(acc, chunk * kChunk + i + 1, band)});
+      }
+    } else {
+      // Each lane gives the address of one row of one of the four 8x8 matrices: two down, two across.
+      const u32 row = staging.value + (thread / 32 * 16 + thread % 16) * kSpan + thread % 32 / 16 * 16;
+#pragma unroll
+      for (int i = 0; i < kChunk; i += 8) {
+        const int first = chunk * kChunk + i;
+        store_matrix_x4(SmemAddress{swizzle_address(row + u32(i) * 4, kSwizzle)},
+                        {pair(acc, first, band), pair(acc, first + 2, band), pair(acc, first + 4, band), pair(acc, first + 6, band)});
+      }
+    }
+  }
+  FORETILE_DEVICE u32 pair(const float (&acc)[kAccumulators], int i, const Band& band) const {
+    return pack_pair<Storage<O.d>>(finish(acc, i, band), finish(acc, i + 1, band));
+  }
+};
+
+template <Operation O, Configuration C> FORETILE_DEVICE void gemm_sm90(const GemmSm90Arguments& arguments) {
+  GemmSm90<O, C>(arguments).run();
+}
+
+}  // namespace foretile

@@ -1,0 +1,244 @@
+// GPU back end of the vocabulary: the only home of inline PTX (with wgmma_ptx.h). Everything that orders memory is
+// volatile and clobbers memory, so the compiler keeps it where it stands.
+#pragma once
+
+namespace foretile {
+
+// ---- who am I -------------------------------------------------------------------------------------------
+FORETILE_VOCABULARY u32 thread_index() { return threadIdx.x; }
+// The shuffle tells the compiler that the value is uniform, so that branches on it stay convergent.
+FORETILE_VOCABULARY u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
+FORETILE_VOCABULARY u32 lane_index() { return threadIdx.x % 32; }
+FORETILE_VOCABULARY Index3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
+FORETILE_VOCABULARY Index3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
+FORETILE_VOCABULARY u32 cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+FORETILE_VOCABULARY SmemAddress shared_base() {
+  extern __shared__ __align__(1024) unsigned char foretile_shared[];
+  return {static_cast<u32>(__cvta_generic_to_shared(foretile_shared))};
+}
+
+// ---- synchronisation ------------------------------------------------------------------------------------
+FORETILE_VOCABULARY void sync_block(Site) { __syncthreads(); }
+FORETILE_VOCABULARY void sync_warp(Site) { __syncwarp(); }
+FORETILE_VOCABULARY void named_barrier_sync(u32 id, u32 threads, Site) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+FORETILE_VOCABULARY void named_barrier_arrive(u32 id, u32 threads, Site) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+FORETILE_VOCABULARY void cluster_arrive(Site) { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+FORETILE_VOCABULARY void cluster_wait(Site) { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// ---- mbarriers ------------------------------------------------------------------------------------------
+FORETILE_VOCABULARY void mbarrier_init(Mbarrier barrier, u32 arrivals, Site) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier.address.value), "r"(arrivals) : "memory");
+}
+FORETILE_VOCABULARY void mbarrier_invalidate(Mbarrier barrier, Site) {
+  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier.address.value) : "memory");
+}
+FORETILE_VOCABULARY void mbarrier_arrive(Mbarrier barrier, Site) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier.address.value) : "memory");
+}
+FORETILE_VOCABULARY void mbarrier_arrive_expect(Mbarrier barrier, u32 bytes, Site) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.address.value), "r"(bytes) : "memory");
+}
+// Without .cluster scope on purpose: a cluster-scope release makes the compiler drain every outstanding access first,
+// which costs a third of the kernel's speed. What it would order, generic accesses to the peer, this call excludes.
+FORETILE_VOCABULARY void mbarrier_arrive_cluster(Mbarrier barrier, u32 rank, Site) {
+  asm volatile(
+      "{\n.reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
+      ::"r"(barrier.address.value), "r"(rank) : "memory");
+}
+FORETILE_VOCABULARY bool mbarrier_test(Mbarrier barrier, u32 parity, Site) {
+  u32 done;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done) : "r"(barrier.address.value), "r"(parity) : "memory");
+  return done != 0;
+}
+FORETILE_VOCABULARY void mbarrier_wait(Mbarrier barrier, u32 parity, Site site) {
+  while (!mbarrier_test(barrier, parity, site)) {
+  }
+}
+FORETILE_VOCABULARY void fence_mbarrier_init(Site) { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+FORETILE_VOCABULARY void fence_proxy_async(Site) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- tensor memory accelerator --------------------------------------------------------------------------
+FORETILE_VOCABULARY void prefetch_tensor_map(const TensorMap& map, Site) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+FORETILE_VOCABULARY void tma_load(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier, Site) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+      ::"r"(destination.value), "l"(&map), "r"(barrier.address.value), "r"(corner.inner), "r"(corner.row), "r"(corner.batch)
+      : "memory");
+}
+FORETILE_VOCABULARY void tma_load_multicast(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier,
+                                            u16 blocks, Site) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;"
+      ::"r"(destination.value), "l"(&map), "r"(barrier.address.value), "r"(corner.inner), "r"(corner.row), "r"(corner.batch),
+      "h"(blocks)
+      : "memory");
+}
+FORETILE_VOCABULARY void tma_store(const TensorMap& map, BoxCorner corner, SmemAddress source, Site) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+               ::"l"(&map), "r"(source.value), "r"(corner.inner), "r"(corner.row), "r"(corner.batch) : "memory");
+}
+FORETILE_VOCABULARY void bulk_commit(Site) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int Pending> FORETILE_DEVICE void bulk_wait_read(Site) {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+template <int Pending> FORETILE_DEVICE void bulk_wait(Site) { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory"); }
+
+// ---- warpgroup matrix multiply --------------------------------------------------------------------------
+FORETILE_VOCABULARY void wgmma_fence(Site) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+FORETILE_VOCABULARY void wgmma_commit(Site) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Pending> FORETILE_DEVICE void wgmma_wait(Site) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+template <int Registers> FORETILE_DEVICE void register_release(Site) {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers> FORETILE_DEVICE void register_acquire(Site) {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// ---- shared and global memory ---------------------------------------------------------------------------
+namespace detail {
+template <int Bytes> struct Word;
+template <> struct Word<1> { using type = u8; };
+template <> struct Word<2> { using type = u16; };
+template <> struct Word<4> { using type = u32; };
+template <> struct Word<8> { using type = u32x2; };
+template <> struct Word<16> { using type = u32x4; };
+template <class To, class From> FORETILE_DEVICE To bits_as(const From& from) { return __builtin_bit_cast(To, from); }
+}  // namespace detail
+
+template <class T> FORETILE_DEVICE T load_shared(SmemAddress address, Site) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16 || sizeof(T) == 2);
+  if constexpr (sizeof(T) == 2) {
+    u16 v;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address.value) : "memory");
+    return detail::bits_as<T>(v);
+  } else if constexpr (sizeof(T) == 4) {
+    u32 v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address.value) : "memory");
+    return detail::bits_as<T>(v);
+  } else if constexpr (sizeof(T) == 8) {
+    u32x2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address.value) : "memory");
+    return detail::bits_as<T>(v);
+  } else {
+    u32x4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address.value) : "memory");
+    return detail::bits_as<T>(v);
+  }
+}
+template <class T> FORETILE_DEVICE void store_shared(SmemAddress address, T value, Site) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16 || sizeof(T) == 2);
+  const auto v = detail::bits_as<typename detail::Word<sizeof(T)>::type>(value);
+  if constexpr (sizeof(T) == 2) {
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(address.value), "h"(v) : "memory");
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(address.value), "r"(v) : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address.value), "r"(v.x), "r"(v.y) : "memory");
+  } else {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 ::"r"(address.value), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+  }
+}
+FORETILE_VOCABULARY void store_matrix_x4(SmemAddress row, u32x4 f, Site) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(row.value), "r"(f.x), "r"(f.y), "r"(f.z), "r"(f.w) : "memory");
+}
+FORETILE_VOCABULARY void store_matrix_x2(SmemAddress row, u32x2 f, Site) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row.value), "r"(f.x), "r"(f.y) : "memory");
+}
+
+template <class T> FORETILE_DEVICE T load_global(const T* address, Site) {
+  using W = typename detail::Word<sizeof(T)>::type;
+  return detail::bits_as<T>(*reinterpret_cast<const W*>(address));
+}
+template <class T> FORETILE_DEVICE void store_global(T* address, T value, Site) {
+  using W = typename detail::Word<sizeof(T)>::type;
+  *reinterpret_cast<W*>(address) = detail::bits_as<W>(value);
+}
+
+// ---- warp, dependent launch -----------------------------------------------------------------------------
+FORETILE_VOCABULARY bool elect_one(Site) {
+  u32 elected;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(elected)::"memory");
+  return elected != 0;
+}
+FORETILE_VOCABULARY void grid_dependency_wait(Site) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+FORETILE_VOCABULARY void grid_dependency_launch(Site) { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+// ---- arithmetic and conversions -------------------------------------------------------------------------
+FORETILE_VOCABULARY float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+FORETILE_VOCABULARY float exponential(float x) { return expf(x); }
+FORETILE_VOCABULARY float error_function(float x) { return erff(x); }
+FORETILE_VOCABULARY float hyperbolic_tangent(float x) { return tanhf(x); }
+
+FORETILE_VOCABULARY float to_float(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+FORETILE_VOCABULARY float to_float(fp16 x) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.bits));
+  return f;
+}
+template <class T> FORETILE_DEVICE T round_to(float x);
+template <> FORETILE_DEVICE float round_to<float>(float x) { return x; }
+template <> FORETILE_DEVICE bf16 round_to<bf16>(float x) {
+#if __CUDA_ARCH__ >= 800
+  bf16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(x));
+  return r;
+#else  // no instruction before compute capability 8.0: round to nearest even by hand
+  const u32 bits = __float_as_uint(x);
+  if (x != x) return {u16(0x7fff)};
+  return {u16((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+#endif
+}
+template <> FORETILE_DEVICE fp16 round_to<fp16>(float x) {
+  fp16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(x));
+  return r;
+}
+template <class T> FORETILE_DEVICE u32 pack_pair(float low, float high);
+template <> FORETILE_DEVICE u32 pack_pair<bf16>(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+  u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+#else
+  return u32(round_to<bf16>(low).bits) | u32(round_to<bf16>(high).bits) << 16;
+#endif
+}
+template <> FORETILE_DEVICE u32 pack_pair<fp16>(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+  u32 r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+#else
+  return u32(round_to<fp16>(low).bits) | u32(round_to<fp16>(high).bits) << 16;
+#endif
+}
+
+}  // namespace foretile
+
+#include "foretile/device/vocabulary/wgmma_ptx.h"
