@@ -6,6 +6,8 @@
 namespace foretile::simt {
 
 constexpr int threads(const Configuration& c) { return (c.tile_m / c.thread_m) * (c.tile_n / c.thread_n); }
+// Blocks an SM that the launch bounds promise: 512 threads, so that a thread may use 128 registers.
+constexpr int resident_blocks(const Configuration& c) { return threads(c) >= 512 ? 1 : 512 / threads(c); }
 // Tiles stand in shared memory as fp32, K-major rows of M (or N): tile(k, row). The pad of four floats keeps 16-byte
 // alignment and spreads the transposing stores over the banks.
 constexpr int kPad = 4;

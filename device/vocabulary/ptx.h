@@ -186,8 +186,17 @@ FORETILE_VOCABULARY bool elect_one(Site) {
       : "=r"(elected)::"memory");
   return elected != 0;
 }
-FORETILE_VOCABULARY void grid_dependency_wait(Site) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-FORETILE_VOCABULARY void grid_dependency_launch(Site) { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+// Dependent launch exists from compute capability 9.0: before, a kernel starts when its predecessors are complete.
+FORETILE_VOCABULARY void grid_dependency_wait(Site) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+FORETILE_VOCABULARY void grid_dependency_launch(Site) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 // ---- arithmetic and conversions -------------------------------------------------------------------------
 FORETILE_VOCABULARY float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }

@@ -74,9 +74,8 @@ LaunchShape launch_shape(const Operation& o, const Configuration& c, const Probl
   } else {
     s.threads = u32(simt::threads(c));
     s.shared_bytes = u32(simt::shared_bytes(c));
-    // Persistent as well: as many blocks as are resident, by threads (2,048 an SM, or 1,024 on older parts).
-    const i64 resident = std::max<i64>(1, 1024 / s.threads);
-    s.blocks = u32(std::max<i64>(1, std::min<i64>(sms * resident, cluster_tiles(c, p))));
+    // Persistent as well: as many blocks as the launch bounds make resident.
+    s.blocks = u32(std::max<i64>(1, std::min<i64>(i64(sms) * simt::resident_blocks(c), cluster_tiles(c, p))));
   }
   return s;
 }
