@@ -35,7 +35,7 @@ inline constexpr Configuration kConfigurations[] = {
     coop(64, 32, 16, 1),
     simt(128, 128, 8, 8, 8),     // any type, any alignment, any GPU
     simt(64, 64, 16, 4, 4),
-    simt(32, 32, 32, 4, 4),
+    simt(32, 32, 16, 4, 4),
 };
 
 struct NamedOperation {

@@ -4,9 +4,11 @@
 #if defined(__CUDACC__)
 #define FORETILE_GPU 1
 #define FORETILE_DEVICE __device__ __forceinline__
+#define FORETILE_UNROLL _Pragma("unroll")
 #else
 #define FORETILE_GPU 0
 #define FORETILE_DEVICE inline
+#define FORETILE_UNROLL  // register arrays need compile-time indices on the GPU only
 #endif
 
 namespace foretile {

@@ -72,7 +72,7 @@ template <Operation O, Configuration C> struct GemmSimt {
 
   template <DType T, bool Transposed, int Rows, int Count>
   FORETILE_DEVICE void fetch(float (&values)[Count], const MatrixArgument& x, i64 batch, i32 first_row, i32 rows, i32 first_k) {
-#pragma unroll
+    FORETILE_UNROLL
     for (int i = 0; i < Count; ++i) {
       int r, k;
       const bool mine = share<Transposed, Rows>(i, r, k);
@@ -83,7 +83,7 @@ template <Operation O, Configuration C> struct GemmSimt {
 
   template <bool Transposed, int Rows, int Count>
   FORETILE_DEVICE void deposit(const float (&values)[Count], SmemAddress tile, int pitch) {
-#pragma unroll
+    FORETILE_UNROLL
     for (int i = 0; i < Count; ++i) {
       int r, k;
       if (share<Transposed, Rows>(i, r, k)) store_shared(tile + 4 * u32(k * pitch + r), values[i]);
@@ -95,16 +95,16 @@ template <Operation O, Configuration C> struct GemmSimt {
   static FORETILE_DEVICE int column_of(int j) { return j / 4 * 4 * kAcross + int(thread_index()) % kAcross * 4 + j % 4; }
 
   FORETILE_DEVICE void multiply(float (&acc)[C.thread_m][C.thread_n]) {
-#pragma unroll
+    FORETILE_UNROLL
     for (int k = 0; k < C.tile_k; ++k) {
       float a[C.thread_m], b[C.thread_n];
-#pragma unroll
+      FORETILE_UNROLL
       for (int i = 0; i < C.thread_m; i += 4) load_four(&a[i], a_tile + 4 * u32(k * simt::a_pitch(C) + row_of(i)));
-#pragma unroll
+      FORETILE_UNROLL
       for (int j = 0; j < C.thread_n; j += 4) load_four(&b[j], b_tile + 4 * u32(k * simt::b_pitch(C) + column_of(j)));
-#pragma unroll
+      FORETILE_UNROLL
       for (int i = 0; i < C.thread_m; ++i)
-#pragma unroll
+        FORETILE_UNROLL
         for (int j = 0; j < C.thread_n; ++j) acc[i][j] = multiply_add(a[i], b[j], acc[i][j]);
     }
   }
@@ -115,9 +115,9 @@ template <Operation O, Configuration C> struct GemmSimt {
 
   FORETILE_DEVICE void store(const float (&acc)[C.thread_m][C.thread_n], i32 row, i32 column, i32 batch) {
     const Epilogue<O> epilogue(args.epilogue, batch);
-#pragma unroll
+    FORETILE_UNROLL
     for (int i = 0; i < C.thread_m; ++i) {
-#pragma unroll
+      FORETILE_UNROLL
       for (int j = 0; j < C.thread_n; ++j) {
         const i32 r = row + row_of(i), c = column + column_of(j);
         if (r < args.m && c < args.n) epilogue.store(epilogue(acc[i][j], r, c), r, c);

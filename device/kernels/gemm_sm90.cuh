@@ -173,9 +173,9 @@ template <Operation O, Configuration C> struct GemmSm90 {
       mbarrier_wait(full(ring.stage), ring.parity);
       const u32 a = a_stage(ring.stage).value + first_band * (sm90::kMmaRows * sm90::kTileRowBytes), b = b_stage(ring.stage).value;
       wgmma_fence();
-#pragma unroll
+      FORETILE_UNROLL
       for (int slice = 0; slice < 4; ++slice) {  // 32 of the 128 bytes along K an instruction
-#pragma unroll
+        FORETILE_UNROLL
         for (int band = 0; band < kBands; ++band) {
           wgmma<O.a, C.tile_n>(acc[band], k_major_descriptor(a + band * (sm90::kMmaRows * sm90::kTileRowBytes) + slice * 32),
                                k_major_descriptor(b + slice * 32), step > 0 || slice > 0);
@@ -210,7 +210,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
   FORETILE_DEVICE void store(const float (&acc)[kBands][kAccumulators], const TileCoordinate& tile, u32 consumer, u32& buffer) {
     const Epilogue<O> epilogue(args.epilogue, tile.batch);
     const i32 row = first_row(tile) + (kPingpong ? 0 : i32(consumer) * kBands * sm90::kMmaRows);
-#pragma unroll
+    FORETILE_UNROLL
     for (int i = 0; i < kBands; ++i) {
       const Band band{epilogue, row + i * sm90::kMmaRows, first_column(tile), tile.batch};
       if constexpr (sm90::stages_d(O)) {
@@ -235,7 +235,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
   }
 
   FORETILE_DEVICE void store_direct(const float (&acc)[kAccumulators], const Band& band) {
-#pragma unroll
+    FORETILE_UNROLL
     for (int i = 0; i < kAccumulators; ++i) {
       const Element at = wgmma_accumulator(int(thread_index() % sm90::kWarpgroup), i);
       if (inside(band, at)) band.epilogue.store(finish(acc, i, band), band.row + at.row, band.column + at.column);
@@ -245,7 +245,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
   FORETILE_DEVICE void store_staged(const float (&acc)[kAccumulators], const Band& band, u32 consumer, u32& buffer) {
     const bool issuer = thread_index() % sm90::kWarpgroup == 0;
     const u32 barrier_id = 1 + consumer;
-#pragma unroll
+    FORETILE_UNROLL
     for (int chunk = 0; chunk < sm90::d_chunks_per_band(O, C); ++chunk) {
       const SmemAddress staging = shared + u32(sm90::d_offset(C)) + (consumer * C.store_buffers + buffer) * sm90::d_chunk_bytes(O, C);
       if (issuer) bulk_wait_read<C.store_buffers - 1>();  // the store that last used this buffer has read it
@@ -269,7 +269,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
     constexpr int kChunk = sm90::d_chunk_columns(O, C) / 2;  // accumulators a thread
     const u32 thread = thread_index() % sm90::kWarpgroup;
     if constexpr (O.d == DType::fp32) {
-#pragma unroll
+      FORETILE_UNROLL
       for (int i = 0; i < kChunk; i += 2) {
         const Element at = wgmma_accumulator(int(thread), i);
         const u32 address = staging.value + u32(at.row) * kSpan + u32(at.column) * 4;
@@ -279,7 +279,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
     } else {
       // Each lane gives the address of one row of one of the four 8x8 matrices: two down, two across.
       const u32 row = staging.value + (thread / 32 * 16 + thread % 16) * kSpan + thread % 32 / 16 * 16;
-#pragma unroll
+      FORETILE_UNROLL
       for (int i = 0; i < kChunk; i += 8) {
         const int first = chunk * kChunk + i;
         store_matrix_x4(SmemAddress{swizzle_address(row + u32(i) * 4, kSwizzle)},
