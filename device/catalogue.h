@@ -20,20 +20,21 @@ constexpr Configuration simt(int m, int n, int k, int thread_m, int thread_n) {
 }
 
 inline constexpr Configuration kConfigurations[] = {
-    coop(128, 256, 4, 2),        // the work horse at large M
-    coop(128, 256, 4, 2, 2),     // the same, B shared by a pair
-    coop(256, 128, 4, 2),
+    pingpong(128, 128, 6, 2),     // the epilogue hides under the other tile: the best all-rounder of the three
+    pingpong(128, 160, 5, 2),
+    pingpong(128, 192, 4, 2),
+    pingpong(128, 192, 4, 2, 2),  // the same, B shared by a pair
+    coop(128, 256, 4, 2),         // long K: the fewest bytes a product
+    coop(128, 256, 3, 4),
+    coop(128, 256, 4, 2, 2),
     coop(128, 192, 4, 3),
-    coop(192, 192, 4, 1),        // three consumers: wave fits between those above
     coop(128, 128, 6, 2),
-    pingpong(128, 128, 6, 2),    // short K: the epilogue hides under the other tile
-    pingpong(128, 128, 6, 2, 2),
-    pingpong(64, 256, 4, 4),
-    coop(64, 256, 5, 2),         // few rows
+    coop(192, 176, 4, 2),         // three consumers: wave fits between those above
+    coop(64, 256, 5, 2),          // few rows
     coop(64, 128, 8, 2),
     coop(64, 64, 12, 1),
     coop(64, 32, 16, 1),
-    simt(128, 128, 8, 8, 8),     // any type, any alignment, any GPU
+    simt(128, 128, 8, 8, 8),      // any type, any alignment, any GPU
     simt(64, 64, 16, 4, 4),
     simt(32, 32, 16, 4, 4),
 };
