@@ -75,9 +75,9 @@ std::string translation_unit(const Operation& original, const Configuration& c) 
       "                                       .store_buffers = {}, .thread_m = {}, .thread_n = {}}};\n\n}}  // namespace\n}}  // namespace foretile\n\n",
       enumerator(c.family), c.tile_m, c.tile_n, c.tile_k, c.stages, c.cluster_m, c.cluster_n, enumerator(c.schedule), c.store_buffers, c.thread_m, c.thread_n);
   text += fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(const __grid_constant__ foretile::{} arguments) {{\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ foretile::{} arguments) {{\n"
       "  foretile::{}<foretile::kOperation, foretile::kConfiguration>(arguments);\n}}\n",
-      hopper ? sm90::threads(c) : simt::threads(c), kKernelName, hopper ? "GemmSm90Arguments" : "GemmSimtArguments", hopper ? "gemm_sm90" : "gemm_simt");
+      hopper ? sm90::threads(c) : simt::threads(c), hopper ? 1 : simt::resident_blocks(c), kKernelName, hopper ? "GemmSm90Arguments" : "GemmSimtArguments", hopper ? "gemm_sm90" : "gemm_simt");
   return text;
 }
 
