@@ -1,4 +1,4 @@
-// Text files that travel inside the library. The build generates the definition from the files themselves.
+// Text files that travel inside the library. The build generates the definitions from the files themselves.
 #pragma once
 #include <span>
 #include <string_view>
@@ -10,7 +10,7 @@ struct EmbeddedFile {
   std::string_view text;  // the whole file
 };
 
-// machines/*.toml, and tests/golden/catalogue.csv where it exists.
-std::span<const EmbeddedFile> embedded_machine_files();
+std::span<const EmbeddedFile> embedded_machine_files();  // machines/*.toml
+std::span<const EmbeddedFile> embedded_data_files();     // data/*.toml, and tests/golden/catalogue.csv where it exists
 
 }  // namespace foretile

@@ -23,54 +23,70 @@ namespace {
 struct Field {
   const char* section;
   const char* key;
-  const char* unit;   // the only one accepted
-  double Machine::*member;
-  double low, high;   // allowed values; a typing error of a power of ten must not pass
+  const char* unit;  // the only one accepted
+  double& (*member)(Machine&);
+  double low, high;  // allowed values; a typing error of a power of ten must not pass
+  int capability = 0;  // 0: every file has it; else only files of this compute capability
 };
+#define FORETILE_MEMBER(name) [](Machine& m) -> double& { return m.name; }
 
 constexpr Field kFields[] = {
-    {"sm", "warps", "warps", &Machine::warps, 16, 128},
-    {"sm", "blocks", "blocks", &Machine::blocks, 8, 64},
-    {"sm", "threads_per_block", "threads", &Machine::threads_per_block, 512, 2048},
-    {"sm", "schedulers", "schedulers", &Machine::schedulers, 1, 8},
-    {"sm", "registers", "registers", &Machine::registers, 32768, 262144},
-    {"sm", "register_unit", "registers/warp", &Machine::register_unit, 64, 1024},
-    {"sm", "registers_per_thread", "registers", &Machine::registers_per_thread, 64, 255},
-    {"sm", "shared_bytes", "B", &Machine::shared_bytes, 16384, 1048576},
-    {"sm", "shared_bytes_per_block", "B", &Machine::shared_bytes_per_block, 16384, 1048576},
-    {"sm", "shared_reserved", "B/block", &Machine::shared_reserved, 0, 4096},
-    {"sm", "shared_bytes_per_clock", "B/clk", &Machine::shared_bytes_per_clock, 32, 512},
-    {"sm", "lsu_lanes", "lanes/clk", &Machine::lsu_lanes, 8, 64},
-    {"sm", "fp32_rate", "FLOP/clk", &Machine::fp32_rate, 32, 1024},
-    {"sm", "fp16_rate", "FLOP/clk", &Machine::fp16_rate, 32, 2048},
-    {"sm", "tensor_fp16", "FLOP/clk", &Machine::tensor_fp16, 0, 65536},
-    {"sm", "tensor_bf16", "FLOP/clk", &Machine::tensor_bf16, 0, 65536},
-    {"sm", "tensor_tf32", "FLOP/clk", &Machine::tensor_tf32, 0, 65536},
-    {"sm", "tensor_fp8", "FLOP/clk", &Machine::tensor_fp8, 0, 65536},
-    {"sm", "tensor_int8", "OP/clk", &Machine::tensor_int8, 0, 65536},
-    {"clock", "boost", "MHz", &Machine::boost_mhz, 500, 5000},
-    {"clock", "burst", "of boost", &Machine::burst_clock, 0.3, 1},
-    {"clock", "sustained", "of boost", &Machine::sustained_clock, 0.1, 1},
-    {"l2", "bytes", "B", &Machine::l2_bytes, 1e6, 1e9},
-    {"l2", "bytes_per_clock", "B/clk", &Machine::l2_bytes_per_clock, 256, 65536},
-    {"l2", "port_bytes_per_clock", "B/clk", &Machine::l2_port_bytes_per_clock, 16, 256},
-    {"dram", "bytes", "B", &Machine::dram_bytes, 1e9, 1e12},
-    {"dram", "bandwidth", "B/s", &Machine::dram_bandwidth, 1e11, 5e13},
-    {"dram", "efficiency", "of bandwidth", &Machine::dram_efficiency, 0.3, 1},
-    {"latency", "shared", "clk", &Machine::shared_latency, 5, 200},
-    {"latency", "l2", "clk", &Machine::l2_latency, 50, 2000},
-    {"latency", "dram", "clk", &Machine::dram_latency, 100, 5000},
-    {"latency", "tma", "clk", &Machine::tma_latency, 0, 1000},
-    {"launch", "graph", "s", &Machine::launch_seconds, 1e-7, 1e-4},
-    {"power", "limit", "W", &Machine::power_limit, 20, 3000},
-    {"power", "idle", "W", &Machine::power_idle, 1, 1000},
-    {"power", "flop", "J/FLOP", &Machine::flop_energy, 1e-14, 1e-10},
-    {"power", "zero_flop", "J/FLOP", &Machine::zero_flop_energy, 1e-14, 1e-10},
-    {"power", "dram", "J/B", &Machine::dram_energy, 1e-12, 1e-9},
-    {"power", "l2", "J/B", &Machine::l2_energy, 0, 1e-9},
-    {"power", "shared", "J/B", &Machine::shared_energy, 0, 1e-10},
-    {"power", "clock", "J/clk", &Machine::clock_energy, 0, 1e-7},
+    {"sm", "warps", "warps", FORETILE_MEMBER(warps), 16, 128},
+    {"sm", "blocks", "blocks", FORETILE_MEMBER(blocks), 8, 64},
+    {"sm", "threads_per_block", "threads", FORETILE_MEMBER(threads_per_block), 512, 2048},
+    {"sm", "schedulers", "schedulers", FORETILE_MEMBER(schedulers), 1, 8},
+    {"sm", "registers", "registers", FORETILE_MEMBER(registers), 32768, 262144},
+    {"sm", "register_unit", "registers/warp", FORETILE_MEMBER(register_unit), 64, 1024},
+    {"sm", "registers_per_thread", "registers", FORETILE_MEMBER(registers_per_thread), 64, 255},
+    {"sm", "shared_bytes", "B", FORETILE_MEMBER(shared_bytes), 16384, 1048576},
+    {"sm", "shared_bytes_per_block", "B", FORETILE_MEMBER(shared_bytes_per_block), 16384, 1048576},
+    {"sm", "shared_reserved", "B/block", FORETILE_MEMBER(shared_reserved), 0, 4096},
+    {"sm", "shared_bytes_per_clock", "B/clk", FORETILE_MEMBER(shared_bytes_per_clock), 32, 512},
+    {"sm", "lsu_lanes", "lanes/clk", FORETILE_MEMBER(lsu_lanes), 8, 64},
+    {"sm", "fp32_rate", "FLOP/clk", FORETILE_MEMBER(fp32_rate), 32, 1024},
+    {"sm", "fp16_rate", "FLOP/clk", FORETILE_MEMBER(fp16_rate), 32, 2048},
+    {"sm", "tensor_fp16", "FLOP/clk", FORETILE_MEMBER(tensor_fp16), 0, 65536},
+    {"sm", "tensor_bf16", "FLOP/clk", FORETILE_MEMBER(tensor_bf16), 0, 65536},
+    {"sm", "tensor_tf32", "FLOP/clk", FORETILE_MEMBER(tensor_tf32), 0, 65536},
+    {"sm", "tensor_fp8", "FLOP/clk", FORETILE_MEMBER(tensor_fp8), 0, 65536},
+    {"sm", "tensor_int8", "OP/clk", FORETILE_MEMBER(tensor_int8), 0, 65536},
+    {"clock", "boost", "MHz", FORETILE_MEMBER(boost_mhz), 500, 5000},
+    {"clock", "burst", "of boost", FORETILE_MEMBER(burst_clock), 0.3, 1},
+    {"clock", "sustained", "of boost", FORETILE_MEMBER(sustained_clock), 0.1, 1},
+    {"l2", "bytes", "B", FORETILE_MEMBER(l2_bytes), 1e6, 1e9},
+    {"l2", "bytes_per_clock", "B/clk", FORETILE_MEMBER(l2_bytes_per_clock), 256, 65536},
+    {"l2", "port_bytes_per_clock", "B/clk", FORETILE_MEMBER(l2_port_bytes_per_clock), 16, 256},
+    {"dram", "bytes", "B", FORETILE_MEMBER(dram_bytes), 1e9, 1e12},
+    {"dram", "bandwidth", "B/s", FORETILE_MEMBER(dram_bandwidth), 1e11, 5e13},
+    {"dram", "efficiency", "of bandwidth", FORETILE_MEMBER(dram_efficiency), 0.3, 1},
+    {"latency", "shared", "clk", FORETILE_MEMBER(shared_latency), 5, 200},
+    {"latency", "l2", "clk", FORETILE_MEMBER(l2_latency), 50, 2000},
+    {"latency", "dram", "clk", FORETILE_MEMBER(dram_latency), 100, 5000},
+    {"latency", "tma", "clk", FORETILE_MEMBER(tma_latency), 0, 1000},
+    {"launch", "graph", "s", FORETILE_MEMBER(launch_seconds), 1e-7, 1e-4},
+    {"power", "limit", "W", FORETILE_MEMBER(power_limit), 20, 3000},
+    {"power", "idle", "W", FORETILE_MEMBER(power_idle), 1, 1000},
+    {"power", "flop", "J/FLOP", FORETILE_MEMBER(flop_energy), 1e-14, 1e-10},
+    {"power", "zero_flop", "J/FLOP", FORETILE_MEMBER(zero_flop_energy), 1e-14, 1e-10},
+    {"power", "dram", "J/B", FORETILE_MEMBER(dram_energy), 1e-12, 1e-9},
+    {"power", "l2", "J/B", FORETILE_MEMBER(l2_energy), 0, 1e-9},
+    {"power", "shared", "J/B", FORETILE_MEMBER(shared_energy), 0, 1e-10},
+    {"power", "clock", "J/clk", FORETILE_MEMBER(clock_energy), 0, 1e-7},
+    {"power", "voltage_slope", "of voltage", FORETILE_MEMBER(voltage_slope), 0, 1},
+    {"latency", "load", "of unloaded", FORETILE_MEMBER(latency_load), 1, 10},
+    {"sm90", "mma_efficiency", "of tensor rate", FORETILE_MEMBER(sm90.mma_efficiency), 0.3, 1, 90},
+    {"sm90", "tile_clocks", "clk/tile", FORETILE_MEMBER(sm90.tile_clocks), 0, 10000, 90},
+    {"sm90", "chunk_clocks", "clk/chunk", FORETILE_MEMBER(sm90.chunk_clocks), 0, 5000, 90},
+    {"sm90", "store_bytes_per_clock", "B/clk", FORETILE_MEMBER(sm90.store_bytes_per_clock), 4, 256, 90},
+    {"sm90", "operand_clocks", "clk/chunk", FORETILE_MEMBER(sm90.operand_clocks), 0, 10000, 90},
+    {"sm90", "direct_store_clocks", "clk/store", FORETILE_MEMBER(sm90.direct_store_clocks), 1, 100, 90},
+    {"sm90", "fill_clocks", "clk", FORETILE_MEMBER(sm90.fill_clocks), 0, 20000, 90},
+    {"simt", "efficiency", "of peak", FORETILE_MEMBER(simt.efficiency), 0.1, 1},
+    {"simt", "step_clocks", "clk/step", FORETILE_MEMBER(simt.step_clocks), 0, 2000},
+    {"simt", "load_instructions", "instructions/load", FORETILE_MEMBER(simt.load_instructions), 1, 100},
+    {"simt", "fill_clocks", "clk", FORETILE_MEMBER(simt.fill_clocks), 0, 20000},
 };
+#undef FORETILE_MEMBER
 
 [[noreturn]] void bad(std::string_view name, std::string message) {
   throw std::invalid_argument(fmt::format("machine file '{}': {}", name, message));
@@ -158,7 +174,8 @@ Machine parse_machine(std::string_view name, std::string_view text) {
 
   std::vector<bool> seen(std::size(kFields), false);
   std::vector<std::pair<unsigned, Fact>> lines;  // the parser sorts by key; people want the file's order
-  bool sms = false, capability = false;
+  bool sms = false;
+  const int stated = root["sm"]["compute_capability"]["value"].value_or(0);
   for (const auto& [k, node] : root) {
     const std::string section(k.str());
     if (section == "full_name" || section == "driver_names") continue;
@@ -172,14 +189,15 @@ Machine parse_machine(std::string_view name, std::string_view text) {
         m.sms = whole(name, fact, 1, 1024), sms = true;
       } else if (fact.key == "sm.compute_capability") {
         if (fact.unit != "major*10+minor") bad(name, "sm.compute_capability: the unit must be major*10+minor");
-        m.compute_capability = whole(name, fact, 70, 200), capability = true;
+        m.compute_capability = whole(name, fact, 70, 200);
       } else {
         const auto field = std::find_if(std::begin(kFields), std::end(kFields), [&](const Field& f) { return section == f.section && key == f.key; });
         if (field == std::end(kFields)) bad(name, fmt::format("unknown number {}", fact.key));
         if (fact.unit != field->unit) bad(name, fmt::format("{}: the unit is '{}', must be '{}'", fact.key, fact.unit, field->unit));
         if (!(fact.value >= field->low && fact.value <= field->high))
           bad(name, fmt::format("{} = {} {} must lie from {} to {}", fact.key, fact.value, fact.unit, field->low, field->high));
-        m.*(field->member) = fact.value;
+        if (field->capability && field->capability != stated) bad(name, fmt::format("{} belongs to compute capability {} only", fact.key, field->capability));
+        field->member(m) = fact.value;
         seen[size_t(field - std::begin(kFields))] = true;
       }
       lines.emplace_back(entry.source().begin.line, std::move(fact));
@@ -188,9 +206,9 @@ Machine parse_machine(std::string_view name, std::string_view text) {
   std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& line : lines) m.facts.push_back(std::move(line.second));
   if (!sms) bad(name, "sm.count is missing");
-  if (!capability) bad(name, "sm.compute_capability is missing");
+  if (!m.compute_capability) bad(name, "sm.compute_capability is missing");
   for (size_t i = 0; i < seen.size(); ++i)
-    if (!seen[i]) bad(name, fmt::format("{}.{} is missing", kFields[i].section, kFields[i].key));
+    if (!seen[i] && (kFields[i].capability == 0 || kFields[i].capability == m.compute_capability)) bad(name, fmt::format("{}.{} is missing", kFields[i].section, kFields[i].key));
   if (m.shared_bytes_per_block > m.shared_bytes) bad(name, "sm.shared_bytes_per_block is more than sm.shared_bytes");
   if (m.power_idle >= m.power_limit) bad(name, "power.idle is not below power.limit");
   return m;
@@ -259,10 +277,9 @@ const Machine* machine_for_device(std::string_view driver_name, int compute_capa
   const std::vector<Machine>& machines = all_machines();
   const Machine* best = nullptr;
   // The very GPU; else derived from: its name as a part (H200 NVL from H200), the same capability and the nearest SM
-  // count, the closest lower capability.
+  // count, the closest capability.
   std::tuple<int, int, int> best_rank;
   for (const Machine& m : machines) {
-    if (m.compute_capability > compute_capability) continue;
     bool named = false;
     if (m.compute_capability == compute_capability) {
       for (const std::string& n : m.driver_names) {
@@ -270,7 +287,8 @@ const Machine* machine_for_device(std::string_view driver_name, int compute_capa
         named = named || driver_name.find(n) != std::string_view::npos;
       }
     }
-    const std::tuple<int, int, int> rank{named ? 0 : 1, compute_capability - m.compute_capability, std::abs(m.sms - sms)};
+    const int distance = compute_capability - m.compute_capability;
+    const std::tuple<int, int, int> rank{named ? 0 : 1, 2 * std::abs(distance) + (distance < 0), std::abs(m.sms - sms)};
     if (!best || rank < best_rank) best = &m, best_rank = rank;
   }
   if (!best || sms < 1 || compute_capability < 70) return nullptr;

@@ -44,6 +44,25 @@ struct Machine {
   double flop_energy = 0, zero_flop_energy = 0;  // J a FLOP on tensor cores at boost clock, random data and zeros
   double dram_energy = 0, l2_energy = 0, shared_energy = 0;  // J a byte moved
   double clock_energy = 0;  // J a clock of a busy SM, whatever it does
+  double voltage_slope = 0;  // how voltage follows the clock: V/Vmax = 1 - slope (1 - f/boost); energy goes with V squared
+
+  // Constants of our kernels on this GPU, calibrated. sm90: only where the compute capability is 9.0.
+  struct Sm90 {
+    double mma_efficiency = 0;         // of the tensor rate, a steady multiply loop
+    double tile_clocks = 0;            // a tile: the loop drains and starts again
+    double chunk_clocks = 0;           // a staging chunk of D: two barriers, a fence, the issue of the store
+    double store_bytes_per_clock = 0;  // what one SM stores to L2
+    double operand_clocks = 0;         // a chunk with C or residual: their loads
+    double direct_store_clocks = 0;    // a warp-wide store of D from registers, where TMA cannot
+    double fill_clocks = 0;            // start of the kernel to the first multiply, without the memory's latency
+  } sm90;
+  struct Simt {
+    double efficiency = 0;    // of FFMA and shared-memory rates, a steady loop
+    double step_clocks = 0;   // a step along K: two block-wide barriers
+    double load_instructions = 0;  // a global load: addresses, bounds, conversion
+    double fill_clocks = 0;
+  } simt;
+  double latency_load = 0;  // memory latency under load over the unloaded one
 
   std::vector<Fact> facts;  // all of the above as read, in the file's order
 
@@ -60,8 +79,8 @@ Machine parse_machine(std::string_view name, std::string_view text);
 std::vector<std::string> known_machines();
 
 // The machine of a real GPU: the file whose name and SM count match, else one derived from the nearest architecture's
-// file (same compute capability, else the closest lower one), scaled to the SM count; its name says so. Null where no
-// file is near (compute capability below 7.0). The object lives as long as the process; equal arguments give the same.
+// file (same compute capability, else the closest one), scaled to the SM count; its name says so. Null below compute
+// capability 7.0, which no kernel here runs on. The object lives as long as the process; equal arguments give the same.
 const Machine* machine_for_device(std::string_view driver_name, int compute_capability, int sms);
 
 }  // namespace foretile

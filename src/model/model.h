@@ -11,13 +11,14 @@
 
 namespace foretile {
 
+// burst: a few launches, the clock of short tensor work. sustained: the clock the power limit leaves. fixed_clock: mhz.
 enum class Regime { burst, sustained, fixed_clock };
-enum class Data { random, zeros };
+enum class Data { random, zeros };  // zeros take less power
 struct Conditions {
   Regime regime = Regime::sustained;
   double mhz = 0;  // fixed_clock only
   Data data = Data::random;
-  int sm_budget = 0;  // 0: all
+  int sm_budget = 0;  // how many SMs the launch may fill; 0: all
 };
 
 enum class Bound { dram, l2, shared_memory, tensor_cores, fp32_cores, issue, latency, launch };
@@ -30,10 +31,17 @@ struct Forecast {
   double dram = 0, l2 = 0, shared_memory = 0, compute = 0, issue = 0, latency = 0, launch = 0, epilogue = 0;
   double waves = 0;       // tiles over what is resident at once
   double clock_mhz = 0;   // SM clock assumed
+  double watts = 0;       // board power at that clock
   double dram_bytes = 0, l2_bytes = 0, l2_hit_rate = 0;
   int blocks_per_sm = 0, registers = 0, shared_bytes = 0;
   bool registers_estimated = false;
 };
+
+// device/legality.h's why_not, and whether the machine can run the family at all: the reason in words, or null.
+const char* why_not_on(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p);
+
+// The configuration must be legal (why_not_on is null); else std::invalid_argument with the reason. An empty problem
+// (M, N or batch 0) launches nothing: 0 seconds.
 Forecast forecast(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions = {});
 
 struct Candidate {
@@ -50,7 +58,8 @@ struct Choice {
 };
 // Every configuration of the catalogue, ranked by forecast.
 Choice choose(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions = {});
-// The best one alone; no allocation, below a millisecond. The simt family always qualifies.
+// The best one alone; no allocation, below a millisecond. The simt family always qualifies; std::invalid_argument with
+// the reason where not even it does (a type no kernel computes).
 Configuration pick(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions = {});
 
 }  // namespace foretile

@@ -1,0 +1,50 @@
+// A forecast with everything that went into it: what the explanation prints and tests check.
+#pragma once
+#include "model/model.h"
+#include "model/occupancy.h"
+#include "model/registers.h"
+#include "model/traffic.h"
+#include "plan/plan.h"
+
+namespace foretile {
+
+struct Anatomy {
+  Forecast forecast;
+  LaunchShape launch;
+  TileGrid grid;
+  Occupancy occupancy;
+  Registers registers;
+  Traffic traffic;
+  int sms = 0;             // that the launch may fill
+  i64 tiles = 0;           // units of work: cluster tiles for sm90, tiles for simt
+  i64 concurrent = 0;      // of them resident at once
+  i64 rounds = 0;          // tiles that the busiest block walks
+  int busy_sms = 0;        // SMs with at least one block
+  int blocks_on_sm = 0;    // blocks an SM holds in this launch
+  i64 steps = 0;           // steps along K of one tile
+
+  // One step along K of all the blocks of one SM, in SM clocks, by resource.
+  double step_math = 0, step_shared = 0, step_l2 = 0, step_issue = 0, step_latency = 0;
+  double step = 0;         // together: see norm()
+  // One tile's epilogue, in SM clocks, by resource, and how much of it shows.
+  double epilogue_issue = 0, epilogue_shared = 0, epilogue_store = 0, epilogue_fixed = 0;
+  double epilogue = 0, epilogue_exposed = 0;
+  double tile_clocks = 0;  // fixed, each tile
+  double fill = 0;         // from the start of the kernel to the first multiply, and the last tile's way out, SM clocks
+  double core_clocks = 0;  // of the busiest SM, without fill
+
+  double core_seconds = 0, dram_seconds = 0, fill_seconds = 0, launch_seconds = 0;
+  double clock = 0;        // Hz
+  double watts = 0;        // board, at that clock; power.limit where the limit binds
+  double flops_executed = 0;  // padding included
+  double shared_traffic = 0;  // bytes through shared memory, all SMs
+};
+
+// Throws std::invalid_argument for conditions that make no sense (sm_budget, mhz). The configuration must be legal:
+// see why_not_on.
+Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions);
+
+// (x^8 + y^8 + ...)^(1/8): the longest part, or slightly more where two are alike and get in each other's way.
+double norm(double x, double y, double z = 0, double w = 0, double v = 0);
+
+}  // namespace foretile

@@ -1,0 +1,282 @@
+// The time of one kernel: clocks of the busiest SM, DRAM beside them, and the clock that the power limit leaves.
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "foretile/device/legality.h"
+#include "model/anatomy.h"
+#include "model/banks.h"
+
+namespace foretile {
+
+namespace {
+
+double fourth(double x) { return x * x * x * x; }
+
+// Instructions a value of D costs in the epilogue: conversion and store to staging, then what the operation adds.
+// Counted in the code of device/epilogue/: multiply-adds and conversions, the special functions' expansions.
+double epilogue_instructions(const Operation& o) {
+  double count = 2;
+  if (o.has_c) count += 3;
+  if (o.has_bias) count += 2;
+  if (o.has_residual) count += 3;
+  switch (o.activation) {
+    case Activation::none: break;
+    case Activation::relu: count += 1; break;
+    case Activation::silu: count += 10; break;
+    case Activation::gelu_tanh: count += 14; break;
+    case Activation::gelu_erf: count += 24; break;
+  }
+  return count;
+}
+
+// ---- sm90 ---------------------------------------------------------------------------------------------------
+// wgmma m64nNk16 reads its A rows and its B columns of 32 bytes from shared memory; every consumer warpgroup reads the
+// B tile for itself. TMA writes both tiles once.
+double shared_bytes_a_step(const Configuration& c) {
+  const double bands = c.tile_m / sm90::kMmaRows;
+  return bands * (sm90::kMmaRows + c.tile_n) * sm90::kTileRowBytes + sm90::stage_bytes(c);
+}
+
+void sm90_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x) {
+  const auto& k = machine.sm90;
+  const double rate = machine.tensor_rate(o.a) * k.mma_efficiency;
+  x.steps = ceil_div(p.k, c.tile_k);
+  x.step_math = 2.0 * c.tile_m * c.tile_n * c.tile_k / rate;
+  x.step_shared = shared_bytes_a_step(c) / machine.shared_bytes_per_clock;
+  // What the ring asks of L2: real rows only, a multicast tile once a cluster.
+  const double rows = std::min<double>(c.tile_m, double(p.m)) / c.cluster_n, columns = std::min<double>(c.tile_n, double(p.n)) / c.cluster_m;
+  const double bytes = (rows + columns) * sm90::kTileRowBytes;
+  x.step_l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / machine.l2_bytes_per_clock);
+  const double latency = machine.tma_latency + machine.l2_latency + (1 - x.traffic.l2_hit_rate) * (machine.dram_latency - machine.l2_latency);
+  x.step_latency = latency * machine.latency_load / c.stages;
+  x.step = norm(x.step_math, x.step_shared, x.step_l2, x.step_latency);
+
+  // Epilogue of one tile by one block. Ping-pong: one warpgroup alone.
+  const double warpgroups = c.schedule == Schedule::pingpong ? 1 : sm90::consumer_warpgroups(c);
+  const double warps = 4 * warpgroups, values = sm90::accumulators_per_thread(c);
+  const double tile_d = double(c.tile_m) * c.tile_n * size_of(o.d);
+  const double real_d = std::min<double>(c.tile_m, double(p.m)) * std::min<double>(c.tile_n, double(p.n)) * size_of(o.d);
+  x.epilogue_issue = values * epilogue_instructions(o) * warps / machine.schedulers;
+  if (sm90::stages_d(o)) {
+    x.epilogue_shared = 2 * tile_d / machine.shared_bytes_per_clock;
+    const double chunks = double(sm90::bands_per_warpgroup(c)) * sm90::d_chunks_per_band(o, c);
+    x.epilogue_fixed = chunks * (k.chunk_clocks + (o.has_c || o.has_residual ? k.operand_clocks : 0));
+    x.epilogue_store = std::max(real_d / k.store_bytes_per_clock, real_d * x.busy_sms / machine.l2_bytes_per_clock);
+  } else {
+    x.epilogue_store = values * warps * k.direct_store_clocks;
+    x.epilogue_fixed = (o.has_c || o.has_residual ? k.operand_clocks * sm90::bands_per_warpgroup(c) : 0);
+  }
+  x.epilogue = norm(x.epilogue_issue, x.epilogue_shared, x.epilogue_store) + x.epilogue_fixed;
+  x.tile_clocks = k.tile_clocks;
+
+  const double multiply = double(x.steps) * x.step;
+  const double rounds = double(x.rounds);
+  if (c.schedule == Schedule::cooperative) {
+    x.epilogue_exposed = x.epilogue;
+    x.core_clocks = rounds * (multiply + x.tile_clocks + x.epilogue);
+  } else {
+    // Two warpgroups take turns at the tensor cores. A warpgroup's own round trip is multiply + epilogue, and in it the
+    // other one multiplies too: a pair of tiles takes the longer of the two. The last tile's epilogue shows whole.
+    const double a_tile = std::max(multiply + x.tile_clocks, (multiply + x.tile_clocks + x.epilogue) / 2);
+    x.epilogue_exposed = a_tile - multiply - x.tile_clocks + x.epilogue / rounds;
+    x.core_clocks = rounds * a_tile + x.epilogue;
+  }
+  x.fill = k.fill_clocks + latency;
+  const double tiles = double(x.tiles) * c.cluster_m * c.cluster_n;
+  x.flops_executed = tiles * 2.0 * c.tile_m * c.tile_n * double(x.steps) * c.tile_k;
+  x.shared_traffic = tiles * (double(x.steps) * shared_bytes_a_step(c) + (sm90::stages_d(o) ? 2 * tile_d : 0));
+}
+
+// ---- simt ---------------------------------------------------------------------------------------------------
+void simt_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x) {
+  const auto& k = machine.simt;
+  const double threads = simt::threads(c), warps = threads / 32, blocks = x.blocks_on_sm;
+  x.steps = ceil_div(p.k, c.tile_k);
+  const double multiply_adds = double(c.tile_m) * c.tile_n * c.tile_k;
+  const double fetches = double(ceil_div(c.tile_m * c.tile_k, i64(threads)) + ceil_div(c.tile_n * c.tile_k, i64(threads)));  // a thread
+
+  // Clocks of one block's step on each unit of its SM.
+  const double math = 2 * multiply_adds / machine.fp32_rate / k.efficiency;
+  const double wide_loads = double(c.tile_k) * (c.thread_m + c.thread_n) / 4;  // 16-byte shared loads a thread
+  const double load_clocks = wide_loads * warps * 4 * 32 / machine.lsu_lanes;
+  const double deposit_clocks =
+      (simt_deposit_wavefronts(c, o.transpose_a, c.tile_m, simt::a_pitch(c)) * double(ceil_div(c.tile_m * c.tile_k, i64(threads))) +
+       simt_deposit_wavefronts(c, o.transpose_b, c.tile_n, simt::b_pitch(c)) * double(ceil_div(c.tile_n * c.tile_k, i64(threads)))) *
+      warps * 32 / machine.lsu_lanes;
+  const double shared = (load_clocks + deposit_clocks + fetches * warps * 32 / machine.lsu_lanes) / k.efficiency;
+  const double instructions = double(c.thread_m) * c.thread_n * c.tile_k + wide_loads + fetches * (k.load_instructions + 2);
+  const double issue = instructions * warps / machine.schedulers / k.efficiency;
+  const double rows = std::min<double>(c.tile_m, double(p.m)), columns = std::min<double>(c.tile_n, double(p.n));
+  const double bytes = (rows * size_of(o.a) + columns * size_of(o.b)) * c.tile_k;
+  const double l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / machine.l2_bytes_per_clock);
+
+  x.step_math = blocks * math, x.step_shared = blocks * shared, x.step_issue = blocks * issue, x.step_l2 = blocks * l2;
+  // A block alone: the loads of the next step fly under its multiply, or the multiply waits for them.
+  const double latency = machine.l2_latency + (1 - x.traffic.l2_hit_rate) * (machine.dram_latency - machine.l2_latency);
+  const double busy = std::max({math, shared, issue});
+  x.step_latency = k.step_clocks + std::max(latency * machine.latency_load, busy) + deposit_clocks + machine.shared_latency;
+  x.step = norm(x.step_math, x.step_shared, x.step_issue, x.step_l2, x.step_latency);
+
+  const double values = double(c.thread_m) * c.thread_n;
+  x.epilogue_issue = values * (epilogue_instructions(o) + 6) * warps / machine.schedulers * blocks;
+  const double real_d = rows * columns * size_of(o.d) * blocks;
+  // Scalar stores: a 32-byte sector a store of four neighbours at best.
+  x.epilogue_store = std::max(values * warps * blocks * 4, real_d * x.busy_sms / machine.l2_bytes_per_clock);
+  x.epilogue_fixed = o.has_c || o.has_residual ? machine.dram_latency : 0;
+  x.epilogue = norm(x.epilogue_issue, x.epilogue_store) + x.epilogue_fixed;
+  x.epilogue_exposed = x.epilogue;
+  x.tile_clocks = latency;  // the first step's loads have nothing to hide under
+  x.core_clocks = double(x.rounds) * (double(x.steps) * x.step + x.tile_clocks + x.epilogue);
+  x.fill = k.fill_clocks + machine.dram_latency;
+  x.flops_executed = double(x.tiles) * double(x.steps) * 2 * multiply_adds;
+  x.shared_traffic = double(x.tiles) * double(x.steps) * (wide_loads * 16 * threads + 4 * double(c.tile_m + c.tile_n) * c.tile_k);
+}
+
+// ---- time and power ------------------------------------------------------------------------------------------
+double seconds_at(const Anatomy& x, double clock) {
+  return x.launch_seconds + x.fill / clock + norm(x.core_clocks / clock, x.dram_seconds);
+}
+
+// Board power at clock `clock`: everything on the SMs' supply goes with the voltage squared.
+double watts_at(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions, const Anatomy& x, double clock) {
+  const double voltage = 1 - machine.voltage_slope * (1 - clock / (machine.boost_mhz * 1e6));
+  const double real = flop_count(p), padding = std::max(0.0, x.flops_executed - real);
+  const double fma_energy = conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy;
+  // FP32 cores pay about as much a multiply-add as the clocks of the SM around it: counted in clock_energy alone.
+  const double math = machine.tensor_rate(o.a) > 0 && x.launch.registers > 0 ? real * fma_energy + padding * machine.zero_flop_energy : 0;
+  const double seconds = seconds_at(x, clock);
+  const double busy_clocks = x.core_clocks * x.busy_sms;
+  const double on_chip = math + x.shared_traffic * machine.shared_energy + x.traffic.l2_bytes() * machine.l2_energy + busy_clocks * machine.clock_energy;
+  return machine.power_idle + (on_chip * voltage * voltage + x.traffic.dram_bytes() * machine.dram_energy) / seconds;
+}
+
+double clock_of(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions, const Anatomy& x) {
+  const double boost = machine.boost_mhz * 1e6;
+  if (conditions.regime == Regime::fixed_clock) return conditions.mhz * 1e6;
+  const double high = boost * machine.burst_clock;
+  if (conditions.regime == Regime::burst || watts_at(machine, o, p, conditions, x, high) <= machine.power_limit) return high;
+  double lo = boost * std::min(machine.sustained_clock, machine.burst_clock), hi = high;
+  for (int i = 0; i < 10; ++i) {  // to a thousandth of the range
+    const double middle = (lo + hi) / 2;
+    (watts_at(machine, o, p, conditions, x, middle) > machine.power_limit ? hi : lo) = middle;
+  }
+  return lo;
+}
+
+Bound bound_of(const Forecast& f, Family family) {
+  const std::pair<double, Bound> parts[] = {
+      {f.dram, Bound::dram},
+      {f.l2, Bound::l2},
+      {f.shared_memory, Bound::shared_memory},
+      {f.compute, family == Family::sm90 ? Bound::tensor_cores : Bound::fp32_cores},
+      {f.issue, Bound::issue},
+      {f.latency, Bound::latency},
+      {f.launch, Bound::launch},
+  };
+  return std::max_element(std::begin(parts), std::end(parts), [](const auto& a, const auto& b) { return a.first < b.first; })->second;
+}
+
+void check(const Machine& machine, const Conditions& conditions) {
+  if (conditions.sm_budget < 0 || conditions.sm_budget > machine.sms)
+    throw std::invalid_argument("sm_budget is " + std::to_string(conditions.sm_budget) + ", must be 0 (all) to " + std::to_string(machine.sms));
+  if (conditions.regime == Regime::fixed_clock && !(conditions.mhz > 0 && conditions.mhz <= machine.boost_mhz))
+    throw std::invalid_argument("mhz is " + std::to_string(conditions.mhz) + ", must be above 0 and at most " + std::to_string(int(machine.boost_mhz)) + " on " + machine.name);
+}
+
+}  // namespace
+
+const char* name_of(Bound bound) {
+  switch (bound) {
+    case Bound::dram: return "DRAM";
+    case Bound::l2: return "L2";
+    case Bound::shared_memory: return "shared memory";
+    case Bound::tensor_cores: return "tensor cores";
+    case Bound::fp32_cores: return "FP32 cores";
+    case Bound::issue: return "issue";
+    case Bound::latency: return "latency";
+    case Bound::launch: return "launch";
+  }
+  return "?";
+}
+
+double norm(double x, double y, double z, double w, double v) {
+  const double top = std::max({x, y, z, w, v});
+  if (!(top > 0)) return 0;
+  const auto eighth = [&](double a) { const double f = fourth(a / top); return f * f; };
+  return top * std::sqrt(std::sqrt(std::sqrt(eighth(x) + eighth(y) + eighth(z) + eighth(w) + eighth(v))));
+}
+
+const char* why_not_on(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
+  if (c.family == Family::sm90 && machine.compute_capability != 90) return "the sm90 family needs TMA and wgmma: compute capability 9.0";
+  if (const char* reason = why_not(o, c, p)) return reason;
+  const int shared = c.family == Family::sm90 ? sm90::shared_bytes(o, c) : simt::shared_bytes(c);
+  if (shared > machine.shared_bytes_per_block) return "the machine has less shared memory a block";
+  return nullptr;
+}
+
+Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions) {
+  check(machine, conditions);
+  if (p.m < 0 || p.n < 0 || p.k < 0 || p.batch < 0) throw std::invalid_argument("m, n, k and batch must not be negative");
+  Anatomy x;
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return x;
+  if (const char* reason = why_not_on(machine, o, c, p)) throw std::invalid_argument(reason);
+
+  x.sms = conditions.sm_budget ? conditions.sm_budget : machine.sms;
+  x.launch = launch_shape(o, c, p, x.sms);
+  x.grid = tile_grid(c, p, int(x.launch.blocks));
+  x.registers = registers_of(o, c);
+  x.occupancy = occupancy(machine, int(x.launch.threads), x.registers.count, int(x.launch.shared_bytes));
+  if (x.occupancy.blocks_per_sm == 0) throw std::invalid_argument("not one block fits on an SM: " + std::string(name_of(x.occupancy.limiter)));
+
+  x.tiles = cluster_tiles(c, p);
+  const i64 units = x.launch.blocks / x.launch.cluster;  // blocks, or clusters
+  // More blocks than fit wait for the first ones to leave; they find the work done only in part.
+  const i64 resident = min_of(units, i64(x.sms) * x.occupancy.blocks_per_sm / x.launch.cluster);
+  x.concurrent = min_of(max_of(resident, 1), x.tiles);
+  x.rounds = ceil_div(x.tiles, x.concurrent);
+  x.busy_sms = int(min_of(x.sms, x.concurrent * x.launch.cluster));
+  x.blocks_on_sm = int(max_of(1, ceil_div(x.concurrent * x.launch.cluster, x.sms)));
+  x.traffic = traffic(machine, o, c, p, x.grid, x.concurrent);
+  if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, x);
+  else simt_clocks(machine, o, c, p, x);
+
+  x.launch_seconds = machine.launch_seconds;
+  x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
+  x.clock = clock_of(machine, o, p, conditions, x);
+  x.watts = std::min(machine.power_limit, watts_at(machine, o, p, conditions, x, x.clock));
+  x.core_seconds = x.core_clocks / x.clock;
+  x.fill_seconds = x.fill / x.clock;
+
+  Forecast& f = x.forecast;
+  f.seconds = seconds_at(x, x.clock);
+  const double loop = double(x.rounds) * double(x.steps) / x.clock;
+  f.dram = x.dram_seconds;
+  f.l2 = loop * x.step_l2;
+  f.shared_memory = loop * x.step_shared;
+  f.compute = loop * x.step_math;
+  f.issue = loop * x.step_issue;
+  f.launch = x.launch_seconds;
+  f.epilogue = double(x.rounds) * x.epilogue_exposed / x.clock;
+  f.latency = x.fill_seconds + f.epilogue + double(x.rounds) * x.tile_clocks / x.clock;
+  if (x.step_latency > std::max({x.step_l2, x.step_shared, x.step_math, x.step_issue})) f.latency += loop * x.step_latency;
+  f.waves = double(x.tiles) / double(x.concurrent);
+  f.clock_mhz = x.clock / 1e6;
+  f.watts = x.watts;
+  f.dram_bytes = x.traffic.dram_bytes();
+  f.l2_bytes = x.traffic.l2_bytes();
+  f.l2_hit_rate = x.traffic.l2_hit_rate;
+  f.blocks_per_sm = x.occupancy.blocks_per_sm;
+  f.registers = x.registers.count;
+  f.registers_estimated = x.registers.estimated;
+  f.shared_bytes = int(x.launch.shared_bytes);
+  f.bound = bound_of(f, c.family);
+  return x;
+}
+
+Forecast forecast(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions) {
+  return anatomy(machine, o, c, p, conditions).forecast;
+}
+
+}  // namespace foretile

@@ -1,0 +1,118 @@
+#include "model/traffic.h"
+
+#include <algorithm>
+
+namespace foretile {
+
+namespace {
+
+// What one wave touches: an interval of tile rows, and of tile columns one interval or, where the wave runs over the
+// end of a band, a head [0, first_hi) and a tail [lo, tiles_n).
+struct Footprint {
+  i32 row_lo = 0, row_hi = 0;
+  i32 head = 0;                       // columns [0, head)
+  i32 column_lo = 0, column_hi = 0;   // disjoint from the head
+  i32 rows() const { return row_hi - row_lo; }
+  i32 columns() const { return head + column_hi - column_lo; }
+};
+
+i32 overlap(i32 a_lo, i32 a_hi, i32 b_lo, i32 b_hi) { return std::max(0, std::min(a_hi, b_hi) - std::max(a_lo, b_lo)); }
+
+// Tiles [first, last) of one batch, in the order of device/layout/tile_order.h.
+Footprint footprint(i32 first, i32 last, const TileGrid& grid) {
+  Footprint f;
+  const i32 per_band = grid.group * grid.tiles_n;
+  const i32 band0 = first / per_band, band1 = (last - 1) / per_band;
+  const auto height = [&](i32 band) { return std::min(grid.group, grid.tiles_m - band * grid.group); };
+  const i32 h0 = height(band0), from = first - band0 * per_band;
+  f.row_lo = band0 * grid.group, f.row_hi = band1 * grid.group + height(band1);
+  if (band0 == band1) {
+    const i32 to = last - 1 - band0 * per_band;
+    f.column_lo = from / h0, f.column_hi = to / h0 + 1;
+    const i32 length = last - first;
+    if (length < h0) {  // less than a column: rows of one, or of two neighbouring columns
+      const i32 a = from % h0, b = to % h0;
+      if (f.column_hi - f.column_lo == 1) f.row_hi = f.row_lo + b + 1, f.row_lo += a;
+      else f.row_hi = f.row_lo + length;  // two pieces; their number is what counts
+    }
+    return f;
+  }
+  f.column_lo = from / h0, f.column_hi = grid.tiles_n;
+  f.head = (last - 1 - band1 * per_band) / height(band1) + 1;
+  // A wave that just reaches into the next band touches some of its rows only.
+  const i32 into = last - band1 * per_band;
+  if (into < height(band1)) f.row_hi = band1 * grid.group + into;
+  if (from / h0 == grid.tiles_n - 1) f.row_lo += from % h0;
+  if (band1 - band0 > 1 || f.head >= f.column_lo) f.head = 0, f.column_lo = 0, f.column_hi = grid.tiles_n;
+  return f;
+}
+
+i32 new_rows(const Footprint& now, const Footprint& before) { return now.rows() - overlap(now.row_lo, now.row_hi, before.row_lo, before.row_hi); }
+i32 new_columns(const Footprint& now, const Footprint& before) {
+  const i32 old = overlap(0, now.head, 0, before.head) + overlap(0, now.head, before.column_lo, before.column_hi) +
+                  overlap(now.column_lo, now.column_hi, 0, before.head) + overlap(now.column_lo, now.column_hi, before.column_lo, before.column_hi);
+  return std::max(0, now.columns() - old);
+}
+
+constexpr i32 kExactWaves = 20;   // more waves than this are sampled
+constexpr i32 kSampledWaves = 12;
+
+}  // namespace
+
+double l2_survival(double reuse_distance, double capacity) {
+  return std::clamp((1.5 * capacity - reuse_distance) / (0.8 * capacity), 0.0, 1.0);
+}
+
+Traffic traffic(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent) {
+  Traffic t;
+  const double m = double(p.m), n = double(p.n), k = double(p.k), batch = double(p.batch);
+  t.a_bytes = m * k * size_of(o.a) * batch;
+  t.b_bytes = n * k * size_of(o.b) * batch;
+  t.d_bytes = m * n * size_of(o.d) * batch;
+  t.extra_bytes = m * n * batch * ((o.has_c ? size_of(o.c) : 0) + (o.has_residual ? size_of(o.residual) : 0)) + (o.has_bias ? n * size_of(o.bias) * batch : 0);
+  t.l2_store_bytes = t.d_bytes;
+  t.dram_store_bytes = t.d_bytes;
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return t;
+
+  // Every block column reads A once, every block row reads B once; a cluster's shared tile comes once by multicast.
+  t.l2_load_bytes = t.a_bytes * grid.tiles_n + t.b_bytes * grid.tiles_m;
+
+  const double row_bytes = double(c.tile_m) * c.cluster_m * k * size_of(o.a), column_bytes = double(c.tile_n) * c.cluster_n * k * size_of(o.b);
+  const i64 per_batch = i64(grid.tiles_m) * grid.tiles_n;
+  double reads = t.a_bytes + t.b_bytes;
+  if (concurrent < per_batch) {
+    const i32 tiles = i32(per_batch), wave = i32(concurrent);
+    const i32 waves = (tiles + wave - 1) / wave;
+    // A last row or column of tiles that hangs over the edge reads less.
+    const double row_scale = m / (double(grid.tiles_m) * c.tile_m * c.cluster_m), column_scale = n / (double(grid.tiles_n) * c.tile_n * c.cluster_n);
+    const auto cost = [&](i32 w, double& distance) {
+      const Footprint now = footprint(w * wave, std::min(tiles, (w + 1) * wave), grid);
+      const double a = now.rows() * row_bytes * row_scale, b = now.columns() * column_bytes * column_scale;
+      distance = a + b;
+      if (w == 0) return a + b;
+      const Footprint before = footprint((w - 1) * wave, w * wave, grid);
+      const double fresh = new_rows(now, before) * row_bytes * row_scale + new_columns(now, before) * column_bytes * column_scale;
+      return fresh + (1 - l2_survival(distance, machine.l2_bytes)) * (a + b - fresh);
+    };
+    double total = cost(0, t.wave_bytes), distance;
+    if (waves <= kExactWaves) {
+      for (i32 w = 1; w < waves; ++w) total += cost(w, distance);
+    } else {
+      double sampled = 0;
+      for (i32 i = 0; i < kSampledWaves; ++i) sampled += cost(1 + i32((2 * i + 1) * i64(waves - 2) / (2 * kSampledWaves)), distance);
+      total += sampled / kSampledWaves * (waves - 1);
+    }
+    // Operands that fit in L2 whole are read once, however the waves fall.
+    const double once = (t.a_bytes + t.b_bytes) / batch;
+    const double resident = l2_survival(once, machine.l2_bytes);
+    reads = batch * std::max(once, resident * once + (1 - resident) * total);
+  } else {
+    t.wave_bytes = t.a_bytes + t.b_bytes;
+  }
+  t.dram_load_bytes = std::min(reads, t.l2_load_bytes);
+  t.l2_hit_rate = t.l2_load_bytes > 0 ? 1 - t.dram_load_bytes / t.l2_load_bytes : 0;
+  t.dram_load_bytes += t.extra_bytes;
+  return t;
+}
+
+}  // namespace foretile

@@ -1,0 +1,30 @@
+// What a kernel moves between DRAM, L2 and the SMs. Closed form over waves of tiles; no allocation.
+#pragma once
+#include "foretile/device/arguments.h"
+#include "foretile/device/configuration.h"
+#include "foretile/device/operation.h"
+#include "model/machine.h"
+
+namespace foretile {
+
+struct Traffic {
+  double a_bytes = 0, b_bytes = 0, d_bytes = 0, extra_bytes = 0;  // each operand once; extra: C, bias and residual
+  double l2_load_bytes = 0;   // requested from L2 for A and B; a multicast counts once
+  double l2_store_bytes = 0;  // D
+  double dram_load_bytes = 0, dram_store_bytes = 0;
+  double wave_bytes = 0;      // distinct bytes of A and B that one full wave reads: the reuse distance between waves
+  double l2_hit_rate = 0;     // of the loads of A and B
+  double dram_bytes() const { return dram_load_bytes + dram_store_bytes; }
+  double l2_bytes() const { return l2_load_bytes + l2_store_bytes + extra_bytes; }
+};
+
+// `grid` and `concurrent`: the tile grid and how many of its tiles run at once (clusters for sm90). Every batch has
+// matrices of its own. Nothing is assumed to be in L2 beforehand. Rows beyond the edge cost no traffic: TMA fills zeros.
+Traffic traffic(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent);
+
+// How much of what the previous wave read is still in L2 when this wave wants it: 1 while the reuse distance is below
+// 0.7 of the capacity, 0 above 1.5, a straight line between. The knee that streaming reads show on A100, H100 and H200
+// (te42kyfo/gpu-benches): full speed to 0.65-0.8 of the capacity, DRAM speed from 1.4-1.6 on.
+double l2_survival(double reuse_distance, double capacity);
+
+}  // namespace foretile
