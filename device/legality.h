@@ -34,7 +34,7 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   if (c.thread_m || c.thread_n) return "the sm90 family has no register tile: it follows from the warpgroups";
   if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192 && c.tile_m != 256) return "sm90 tiles have 64, 128, 192 or 256 rows";
   if (c.tile_n % 16 || c.tile_n > 256) return "sm90 tiles have a multiple of 16 columns, at most 256";
-  if (c.tile_k * size_of(o.a) != sm90::kTileRowBytes) return "an sm90 tile is 128 bytes deep along K: 64 elements of 16 bits";
+  if (c.tile_k % sm90::slab_elements(o) || c.tile_k > 4 * sm90::slab_elements(o)) return "an sm90 tile is 64, 128, 192 or 256 elements deep along K";
   if (c.schedule == Schedule::pingpong && c.tile_m > 128) return "a ping-pong tile has 64 or 128 rows: one warpgroup holds all of it";
   if (sm90::accumulators_per_thread(c) > 192) return "more than 192 accumulators a thread would spill";
   if (c.cluster_m < 1 || c.cluster_n < 1 || c.cluster_m * c.cluster_n > 2) return "sm90 clusters have one or two blocks";

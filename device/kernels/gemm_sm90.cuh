@@ -34,6 +34,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
   static_assert(why_not(O, C) == nullptr);
   static constexpr int kBands = sm90::bands_per_warpgroup(C);
   static constexpr int kAccumulators = C.tile_n / 2;  // a thread and band
+  static constexpr int kSlabs = sm90::slabs(O, C);
   static constexpr int kClusterSize = C.cluster_m * C.cluster_n;
   static constexpr bool kPingpong = C.schedule == Schedule::pingpong;
   using Cursor = RingCursor<C.stages>;
@@ -84,13 +85,15 @@ template <Operation O, Configuration C> struct GemmSm90 {
     } else {
       sync_block();
     }
-    grid_dependency_wait();
+    grid_dependency_launch();
 
     const u32 warpgroup = warp_index() / 4;
     if (warpgroup == 0) {
       if constexpr (sm90::reallocates_registers(C)) register_release<sm90::producer_registers(C)>();
       if (warp_index() == 0 && elect_one()) load();
+      grid_dependency_wait();  // every thread of every block, also those that load nothing
     } else {
+      grid_dependency_wait();
       if constexpr (sm90::reallocates_registers(C)) register_acquire<sm90::consumer_registers(C)>();
       consume(warpgroup - 1);
     }
@@ -101,31 +104,70 @@ template <Operation O, Configuration C> struct GemmSm90 {
   }
 
   // ---- load -----------------------------------------------------------------------------------------------
-  FORETILE_DEVICE void load() {
+  // Where the producer stands: a tile, a step along K in it, and the stage that this step fills.
+  struct Step {
+    WorkIterator tiles;
+    TileCoordinate tile;
+    i32 k_step;
     Cursor ring;
-    for (WorkIterator iterator = work(); !iterator.done(); iterator.advance()) {
-      const TileCoordinate tile = tile_at(iterator.next, args.grid);
-      const i32 row = first_row(tile) + i32(rank_n) * sm90::a_box_rows(C);
-      const i32 column = first_column(tile) + i32(rank_m) * sm90::b_box_rows(C);
-      const i32 a_batch = args.a_batched ? tile.batch : 0, b_batch = args.b_batched ? tile.batch : 0;
-      for (i32 step = 0; step < k_steps; ++step, ring.advance()) {
-        mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
-        mbarrier_arrive_expect(full(ring.stage), sm90::stage_bytes(C));
-        const i32 k = step * C.tile_k;
-        load_share<C.cluster_n>(a_stage(ring.stage), args.a, {k, row, a_batch}, sm90::a_box_rows(C), rank_n, blocks_along_n(), ring.stage);
-        load_share<C.cluster_m>(b_stage(ring.stage), args.b, {k, column, b_batch}, sm90::b_box_rows(C), rank_m, blocks_along_m(), ring.stage);
+  };
+  FORETILE_DEVICE Step first_step() const {
+    const WorkIterator tiles = work();
+    return {tiles, tile_at(tiles.done() ? 0 : tiles.next, args.grid), 0, {}};
+  }
+  FORETILE_DEVICE void advance(Step& at) const {
+    at.ring.advance();
+    if (++at.k_step < k_steps) return;
+    at.k_step = 0;
+    at.tiles.advance();
+    if (!at.tiles.done()) at.tile = tile_at(at.tiles.next, args.grid);
+  }
+
+  FORETILE_DEVICE void load() {
+    Step at = first_step();
+    if (args.weights_ready) {  // a ring of B may be on its way before the kernels before this one are complete
+      Step ahead = at;
+      for (int i = 0; i < C.stages && !ahead.tiles.done(); ++i, advance(ahead)) {
+        mbarrier_arrive_expect(full(ahead.ring.stage), sm90::stage_bytes(C));
+        load_b(ahead);
       }
+      grid_dependency_wait();
+      for (int i = 0; i < C.stages && !at.tiles.done(); ++i, advance(at)) load_a(at);
+    } else {
+      grid_dependency_wait();
+    }
+    for (; !at.tiles.done(); advance(at)) {
+      mbarrier_wait(empty(at.ring.stage), at.ring.parity ^ 1);
+      mbarrier_arrive_expect(full(at.ring.stage), sm90::stage_bytes(C));
+      load_a(at);
+      load_b(at);
     }
   }
 
-  // This block's share of a tile that `Sharers` blocks have in common.
+  FORETILE_DEVICE void load_a(const Step& at) {
+    const i32 row = first_row(at.tile) + i32(rank_n) * sm90::a_box_rows(C);
+    load_share<C.cluster_n>(a_stage(at.ring.stage), sm90::a_slab_bytes(C), args.a, at, row, args.a_batched, sm90::a_box_rows(C), rank_n,
+                            blocks_along_n());
+  }
+  FORETILE_DEVICE void load_b(const Step& at) {
+    const i32 row = first_column(at.tile) + i32(rank_m) * sm90::b_box_rows(C);
+    load_share<C.cluster_m>(b_stage(at.ring.stage), sm90::b_slab_bytes(C), args.b, at, row, args.b_batched, sm90::b_box_rows(C), rank_m,
+                            blocks_along_m());
+  }
+
+  // This block's share of a tile that `Sharers` blocks have in common, slab by slab.
   template <int Sharers>
-  FORETILE_DEVICE void load_share(SmemAddress tile, const TensorMap& map, BoxCorner corner, int rows, u32 share, u16 blocks, u32 stage) {
-    const SmemAddress destination = tile + share * u32(rows) * sm90::kTileRowBytes;
-    if constexpr (Sharers > 1) {
-      tma_load_multicast(destination, map, corner, full(stage), blocks);
-    } else {
-      tma_load(destination, map, corner, full(stage));
+  FORETILE_DEVICE void load_share(SmemAddress tile, int slab_bytes, const TensorMap& map, const Step& at, i32 row, i32 batched, int rows,
+                                  u32 share, u16 blocks) {
+    FORETILE_UNROLL
+    for (int slab = 0; slab < kSlabs; ++slab) {
+      const SmemAddress destination = tile + u32(slab * slab_bytes) + share * u32(rows) * sm90::kTileRowBytes;
+      const BoxCorner corner{at.k_step * C.tile_k + slab * sm90::slab_elements(O), row, batched ? at.tile.batch : 0};
+      if constexpr (Sharers > 1) {
+        tma_load_multicast(destination, map, corner, full(at.ring.stage), blocks);
+      } else {
+        tma_load(destination, map, corner, full(at.ring.stage));
+      }
     }
   }
   // Cluster ranks run along M first.
@@ -174,11 +216,12 @@ template <Operation O, Configuration C> struct GemmSm90 {
       const u32 a = a_stage(ring.stage).value + first_band * (sm90::kMmaRows * sm90::kTileRowBytes), b = b_stage(ring.stage).value;
       wgmma_fence();
       FORETILE_UNROLL
-      for (int slice = 0; slice < 4; ++slice) {  // 32 of the 128 bytes along K an instruction
+      for (int slice = 0; slice < 4 * kSlabs; ++slice) {  // 32 of a slab's 128 bytes along K an instruction
+        const u32 a_slice = a + slice / 4 * sm90::a_slab_bytes(C) + slice % 4 * 32, b_slice = b + slice / 4 * sm90::b_slab_bytes(C) + slice % 4 * 32;
         FORETILE_UNROLL
         for (int band = 0; band < kBands; ++band) {
-          wgmma<O.a, C.tile_n>(acc[band], k_major_descriptor(a + band * (sm90::kMmaRows * sm90::kTileRowBytes) + slice * 32),
-                               k_major_descriptor(b + slice * 32), step > 0 || slice > 0);
+          wgmma<O.a, C.tile_n>(acc[band], k_major_descriptor(a_slice + band * (sm90::kMmaRows * sm90::kTileRowBytes)), k_major_descriptor(b_slice),
+                               step > 0 || slice > 0);
         }
       }
       wgmma_commit();

@@ -9,7 +9,7 @@ namespace foretile::sm90 {
 
 constexpr int kWarpgroup = 128;           // threads
 constexpr int kMmaRows = 64;              // rows of one wgmma
-constexpr int kTileRowBytes = 128;        // of A and B along K: one 128-byte swizzle atom
+constexpr int kTileRowBytes = 128;        // of A and B along K in a slab: one 128-byte swizzle atom
 constexpr int kSharedMemoryLimit = 227 * 1024;  // bytes a block, compute capability 9.0 (CUDA C++ Programming Guide, table "Technical Specifications")
 constexpr int kRegistersPerSm = 65536;
 
@@ -40,8 +40,14 @@ constexpr int consumer_registers(const Configuration& c) {
 }
 
 // ---- shared memory: [ring of A tiles][ring of B tiles][staging of D][barriers] ---------------------------
-constexpr int a_stage_bytes(const Configuration& c) { return c.tile_m * kTileRowBytes; }
-constexpr int b_stage_bytes(const Configuration& c) { return c.tile_n * kTileRowBytes; }
+// A stage of A is `slabs` slabs of tile_m rows by 128 bytes, one behind the other; B alike. Thin tiles take several slabs
+// a stage, so that a barrier round covers enough bytes.
+constexpr int slab_elements(const Operation& o) { return kTileRowBytes / size_of(o.a); }
+constexpr int slabs(const Operation& o, const Configuration& c) { return c.tile_k / slab_elements(o); }
+constexpr int a_slab_bytes(const Configuration& c) { return c.tile_m * kTileRowBytes; }
+constexpr int b_slab_bytes(const Configuration& c) { return c.tile_n * kTileRowBytes; }
+constexpr int a_stage_bytes(const Configuration& c) { return c.tile_m * c.tile_k * 2; }  // of 16-bit elements
+constexpr int b_stage_bytes(const Configuration& c) { return c.tile_n * c.tile_k * 2; }
 constexpr int stage_bytes(const Configuration& c) { return a_stage_bytes(c) + b_stage_bytes(c); }
 
 // D is staged in chunks of 64 rows by as many columns as fill the widest swizzle span that divides the tile.
