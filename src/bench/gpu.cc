@@ -1,0 +1,178 @@
+#include "bench/gpu.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/embedded_sources.h"
+#include "runtime/nvrtc.h"
+#include "runtime/source.h"
+
+namespace foretile::bench {
+
+namespace {
+void require(const Status& status) {
+  if (!status) throw std::runtime_error(status.message());
+}
+}  // namespace
+
+Buffer::Buffer(const Gpu& gpu, std::size_t bytes) : gpu_(&gpu), size_(bytes) {
+  gpu.check(gpu.driver().memory_allocate(&address_, std::max<std::size_t>(bytes, 16)), "cuMemAlloc");
+}
+Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(gpu_, other.gpu_);
+  std::swap(address_, other.address_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+Buffer::~Buffer() {
+  if (address_) gpu_->driver().memory_free(address_);
+}
+
+std::string Gpu::why_not(int device) {
+  const Driver* driver = nullptr;
+  if (const Status s = load_driver(driver); !s) return s.message();
+  const DeviceInfo* info = nullptr;
+  if (const Status s = driver->device(device, info); !s) return s.message();
+  const Nvrtc* nvrtc = nullptr;
+  if (const Status s = load_nvrtc(nvrtc); !s) return s.message();
+  return {};
+}
+
+Gpu::Gpu(int device) : device_(device) {
+  require(load_driver(driver_));
+  require(driver_->device(device, info_));
+  require(driver_->primary_context(device, context_));
+  bind_thread();
+  constexpr unsigned kNonBlocking = 1;  // does not synchronise with the legacy default stream
+  check(driver_->stream_create(&stream_, kNonBlocking), "cuStreamCreate");
+  load_kernels();
+  scratch_ = Buffer(*this, 64);
+}
+
+Gpu::~Gpu() {
+  scratch_ = Buffer();
+  if (module_) driver_->module_unload(module_);
+  if (stream_) driver_->stream_destroy(stream_);
+  cuda::Context popped = nullptr;
+  driver_->context_pop(&popped);
+}
+
+void Gpu::bind_thread() const { check(driver_->context_push(context_), "cuCtxPushCurrent"); }
+
+void Gpu::check(cuda::Result result, const char* what) const { require(driver_->check(result, what)); }
+void Gpu::synchronize() const { check(driver_->stream_synchronize(stream_), "cuStreamSynchronize"); }
+
+void Gpu::upload(void* to, const void* from, std::size_t bytes) const {
+  if (!bytes) return;
+  check(driver_->copy_to_device(reinterpret_cast<cuda::DevicePointer>(to), from, bytes), "cuMemcpyHtoD");
+  check(driver_->context_synchronize(), "cuCtxSynchronize");  // the call may return before the last piece has arrived
+}
+// The copies run on the legacy stream, which the non-blocking stream does not wait for.
+void Gpu::download(void* to, const void* from, std::size_t bytes) const {
+  synchronize();
+  if (!bytes) return;
+  check(driver_->copy_to_host(to, reinterpret_cast<cuda::DevicePointer>(from), bytes), "cuMemcpyDtoH");
+}
+void Gpu::set_bytes(void* to, unsigned char value, std::size_t bytes) const {
+  if (!bytes) return;
+  synchronize();
+  check(driver_->memory_set(reinterpret_cast<cuda::DevicePointer>(to), value, bytes), "cuMemsetD8");
+  check(driver_->context_synchronize(), "cuCtxSynchronize");  // memset is asynchronous towards the host
+}
+
+void Gpu::load_kernels() {
+  const Nvrtc* nvrtc = nullptr;
+  require(load_nvrtc(nvrtc));
+  std::vector<std::string> terminated;
+  std::vector<const char*> names, texts;
+  const auto files = embedded_device_sources();
+  terminated.reserve(2 * files.size());
+  for (const EmbeddedFile& file : files) {
+    names.push_back(terminated.emplace_back(file.name).c_str());
+    texts.push_back(terminated.emplace_back(file.text).c_str());
+  }
+  const std::string source = std::string("#include \"foretile/device/arguments.h\"\n#include \"foretile/device/operation.h\"\nusing namespace foretile;\n") +
+                             kSharedStructs + "\n" + kKernelSource;
+  Nvrtc::Program program = nullptr;
+  const std::string architecture = "--gpu-architecture=" + architecture_for(info_->compute_capability);
+  const char* options[] = {"-std=c++20", "-default-device", architecture.c_str()};
+  const auto fail = [&](const char* what, int code) {
+    std::string log;
+    std::size_t bytes = 0;
+    if (program && nvrtc->log_size(program, &bytes) == 0) log.resize(bytes), nvrtc->log(program, log.data());
+    if (program) nvrtc->destroy(&program);
+    throw std::runtime_error(std::string("the benchmark's own kernels do not compile: ") + what + ": " + nvrtc->error(code) + "\n" + log);
+  };
+  if (const int code = nvrtc->create(&program, source.c_str(), "foretile_bench.cu", int(names.size()), texts.data(), names.data())) fail("nvrtcCreateProgram", code);
+  if (const int code = nvrtc->compile(program, int(std::size(options)), options)) fail("nvrtcCompileProgram", code);
+  std::size_t bytes = 0;
+  if (const int code = nvrtc->cubin_size(program, &bytes)) fail("nvrtcGetCUBINSize", code);
+  std::string cubin(bytes, '\0');
+  if (const int code = nvrtc->cubin(program, cubin.data())) fail("nvrtcGetCUBIN", code);
+  nvrtc->destroy(&program);
+  check(driver_->module_load(&module_, cubin.data()), "cuModuleLoadData");
+}
+
+void Gpu::launch(const char* kernel, int blocks, int threads, std::vector<void*> parameters) const {
+  cuda::Function function = nullptr;
+  check(driver_->module_function(&function, module_, kernel), kernel);
+  cuda::LaunchConfig config{};
+  config.grid_x = unsigned(blocks), config.grid_y = config.grid_z = 1;
+  config.block_x = unsigned(threads), config.block_y = config.block_z = 1;
+  config.stream = stream_;
+  check(driver_->launch(&config, function, parameters.data(), nullptr), kernel);
+}
+
+void Gpu::fill(FillArguments f) const {
+  if (f.rows * f.columns * f.batch == 0) return;
+  launch("fill", info_->sms * 8, 256, {&f});
+}
+
+u64 Gpu::checksum(const void* base, std::size_t bytes) const {
+  u64 sum = 0;
+  set_bytes(scratch_.data(), 0, sizeof sum);
+  void* result = scratch_.data();
+  i64 count = i64(bytes);
+  launch("checksum", info_->sms * 4, 256, {&base, &count, &result});
+  download(&sum, result, sizeof sum);
+  return sum;
+}
+
+Stopwatch::Stopwatch(const Gpu& gpu) : gpu_(gpu) {
+  gpu.check(gpu.driver().event_create(&from_, 0), "cuEventCreate");
+  gpu.check(gpu.driver().event_create(&to_, 0), "cuEventCreate");
+}
+Stopwatch::~Stopwatch() {
+  if (from_) gpu_.driver().event_destroy(from_);
+  if (to_) gpu_.driver().event_destroy(to_);
+}
+void Stopwatch::start() const { gpu_.check(gpu_.driver().event_record(from_, gpu_.stream()), "cuEventRecord"); }
+void Stopwatch::stop() const { gpu_.check(gpu_.driver().event_record(to_, gpu_.stream()), "cuEventRecord"); }
+double Stopwatch::seconds() const {
+  float milliseconds = 0;
+  gpu_.check(gpu_.driver().event_synchronize(to_), "cuEventSynchronize");
+  gpu_.check(gpu_.driver().event_elapsed(&milliseconds, from_, to_), "cuEventElapsedTime");
+  return milliseconds * 1e-3;
+}
+
+void GraphReplay::begin() { gpu_.check(gpu_.driver().capture_begin(gpu_.stream(), cuda::kCaptureRelaxed), "cuStreamBeginCapture"); }
+void GraphReplay::abandon() {
+  cuda::Graph graph = nullptr;
+  gpu_.driver().capture_end(gpu_.stream(), &graph);
+  if (graph) gpu_.driver().graph_destroy(graph);
+}
+void GraphReplay::end() {
+  cuda::Graph graph = nullptr;
+  gpu_.check(gpu_.driver().capture_end(gpu_.stream(), &graph), "cuStreamEndCapture");
+  const cuda::Result result = gpu_.driver().graph_instantiate(&exec_, graph, 0);
+  gpu_.driver().graph_destroy(graph);
+  gpu_.check(result, "cuGraphInstantiate");
+}
+GraphReplay::~GraphReplay() {
+  if (exec_) gpu_.driver().graph_exec_destroy(exec_);
+}
+void GraphReplay::launch() const { gpu_.check(gpu_.driver().graph_launch(exec_, gpu_.stream()), "cuGraphLaunch"); }
+
+}  // namespace foretile::bench

@@ -1,0 +1,228 @@
+#include "bench/kernels.h"
+
+namespace foretile::bench {
+
+// Includes and the shared structs come before it: see Gpu::load_kernels().
+const char* const kKernelSource = R"CUDA(
+__device__ inline u64 mix(u64 z) {  // SplitMix64's finaliser
+  z += 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+__device__ inline float to_float_any(DType type, const void* data, i64 i) {
+  if (type == DType::fp32) return static_cast<const float*>(data)[i];
+  const u16 bits = static_cast<const u16*>(data)[i];
+  if (type == DType::bf16) return __uint_as_float(u32(bits) << 16);
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
+  return f;
+}
+__device__ inline u16 half_bits(DType type, float f) {
+  if (type == DType::fp16) {
+    u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+  }
+  const u32 u = __float_as_uint(f);
+  if (f != f) return u16(u >> 16 | 0x40);
+  return u16((u + 0x7FFF + (u >> 16 & 1)) >> 16);
+}
+__device__ inline double rounded(DType type, double x) {
+  const float f = float(x);  // round to nearest even; a 16-bit type rounds once more, as the kernels do
+  if (type == DType::fp32) return f;
+  const u16 h = half_bits(type, f);
+  return to_float_any(type, &h, 0);
+}
+__device__ inline float normal(u64 z) {  // Box-Muller
+  const float u = (u32(z >> 40) + 1) * (1.0f / 16777217.0f), v = u32(z & 0xffffff) * (1.0f / 16777216.0f);
+  return sqrtf(-2 * logf(u)) * cospif(2 * v);
+}
+
+extern "C" __global__ void fill(FillArguments f) {
+  const i64 count = f.rows * f.columns * f.batch;
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < count; i += i64(gridDim.x) * blockDim.x) {
+    const i64 column = i % f.columns, rest = i / f.columns, row = rest % f.rows, batch = rest / f.rows;
+    const u64 z = mix(mix(f.seed + u64(batch)) + (u64(row) << 32) + u64(column));
+    float v = f.values == 0 ? normal(z) : f.values == 1 ? float(int(z % u64(2 * f.limit + 1)) - f.limit) : f.values == 2 ? __uint_as_float(0x7fffffff) : 0.0f;
+    const i64 at = batch * f.x.batch_stride + row * f.x.ld + column;
+    if (f.type == DType::fp32) static_cast<float*>(f.x.data)[at] = v;
+    else static_cast<u16*>(f.x.data)[at] = half_bits(f.type, v);
+  }
+}
+
+__device__ inline u8 guard_byte(u64 i, u32 seed) { return u8(mix(i / 8 + (u64(seed) << 32)) >> i % 8 * 8); }
+
+extern "C" __global__ void guard_write(GuardArguments g) {
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < g.bytes; i += i64(gridDim.x) * blockDim.x) g.base[i] = guard_byte(u64(i), g.seed);
+}
+
+extern "C" __global__ void guard_check(GuardArguments g) {
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < g.bytes; i += i64(gridDim.x) * blockDim.x) {
+    if (i >= g.data_offset && g.columns > 0) {
+      const i64 element = (i - g.data_offset) / g.size;
+      const i64 batch = g.batch > 1 ? element / g.batch_stride : 0, within = element - batch * (g.batch > 1 ? g.batch_stride : 0);
+      const i64 row = g.rows > 1 ? within / g.ld : 0, column = within - row * (g.rows > 1 ? g.ld : 0);
+      if (batch < g.batch && row < g.rows && column < g.columns) continue;
+    }
+    if (g.base[i] != guard_byte(u64(i), g.seed)) {
+      atomicAdd(&g.verdict->touched, 1ull);
+      atomicMin(&g.verdict->first_touched, u64(i));
+    }
+  }
+}
+
+// A sum over the bytes that moves when any of them changes.
+extern "C" __global__ void checksum(const u8* base, i64 bytes, u64* result) {
+  u64 sum = 0;
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < bytes / 8; i += i64(gridDim.x) * blockDim.x)
+    sum += mix(reinterpret_cast<const u64*>(base)[i] ^ mix(u64(i)));
+  if (blockIdx.x == 0 && threadIdx.x == 0)
+    for (i64 i = bytes / 8 * 8; i < bytes; ++i) sum += mix(base[i] ^ mix(u64(i)));
+  for (int lane = 16; lane; lane /= 2) sum += __shfl_down_sync(0xffffffffu, sum, lane);
+  if (threadIdx.x % 32 == 0) atomicAdd(result, sum);
+}
+
+// Sum of products in fp64, and how far a kernel that accumulates in fp32 may be off: see src/reference/check.h. 64 x 64
+// outputs a block, 256 threads of 4 x 4.
+extern "C" __global__ void __launch_bounds__(256) reference(ReferenceArguments r) {
+  __shared__ double a[16][66], b[16][66];
+  const i64 tiles_n = (r.n + 63) / 64, tiles_m = (r.m + 63) / 64;
+  const int t = threadIdx.x, tx = t % 16, ty = t / 16;
+  for (i64 tile = blockIdx.x; tile < tiles_m * tiles_n * r.batch; tile += gridDim.x) {
+    const i64 batch = tile / (tiles_m * tiles_n), m0 = tile % (tiles_m * tiles_n) / tiles_n * 64, n0 = tile % tiles_n * 64;
+    double sum[4][4] = {};
+    float error[4][4] = {};
+    for (i64 k0 = 0; k0 < r.k; k0 += 16) {
+      for (int i = t; i < 16 * 64; i += 256) {
+        // Neighbouring threads read neighbouring addresses, whichever way the operand stands.
+        const int ka = r.transpose_a ? i / 64 : i % 16, row = r.transpose_a ? i % 64 : i / 16;
+        const int kb = r.transpose_b ? i / 64 : i % 16, column = r.transpose_b ? i % 64 : i / 16;
+        const bool in_a = m0 + row < r.m && k0 + ka < r.k, in_b = n0 + column < r.n && k0 + kb < r.k;
+        a[ka][row] = in_a ? to_float_any(r.a_type, r.a.data, batch * r.a.batch_stride + (r.transpose_a ? (k0 + ka) * r.a.ld + m0 + row : (m0 + row) * r.a.ld + k0 + ka)) : 0;
+        b[kb][column] = in_b ? to_float_any(r.b_type, r.b.data, batch * r.b.batch_stride + (r.transpose_b ? (k0 + kb) * r.b.ld + n0 + column : (n0 + column) * r.b.ld + k0 + kb)) : 0;
+      }
+      __syncthreads();
+      float largest[4][4];
+      for (int i = 0; i < 4; ++i)
+        for (int j = 0; j < 4; ++j) largest[i][j] = fabsf(float(sum[i][j]));
+      for (int k = 0; k < 16; ++k)
+        for (int i = 0; i < 4; ++i)
+          for (int j = 0; j < 4; ++j) {
+            const double product = a[k][ty + 16 * i] * b[k][tx + 16 * j];
+            sum[i][j] += product;
+            // Magnitudes in fp32: a last-place error of the bound does not matter.
+            largest[i][j] = fmaxf(largest[i][j], fmaxf(fabsf(__double2float_ru(product)), fabsf(__double2float_ru(sum[i][j]))));
+          }
+      for (int i = 0; i < 4; ++i)
+        for (int j = 0; j < 4; ++j) error[i][j] += 18 * 0x1p-23f * largest[i][j];
+      __syncthreads();
+    }
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 4; ++j) {
+        const i64 m = m0 + ty + 16 * i, n = n0 + tx + 16 * j;
+        if (m >= r.m || n >= r.n) continue;
+        r.sum[(batch * r.m + m) * r.n + n] = sum[i][j];
+        r.error[(batch * r.m + m) * r.n + n] = r.exact ? 0 : error[i][j];
+      }
+  }
+}
+
+struct Approximate {
+  double value, error;
+  __device__ void becomes(double result, double inherited) {  // by one fp32 operation
+    value = result;
+    error = inherited;
+    if (!isfinite(result) || (inherited == 0 && double(float(result)) == result)) return;
+    error += 0x1p-24 * (fabs(result) + inherited) + 0x1p-149;
+  }
+};
+__device__ inline double activation_of(Activation f, double x) {
+  switch (f) {
+    case Activation::relu: return x < 0 ? 0 : x;
+    case Activation::gelu_erf: return 0.5 * x * erfc(-x * 0.70710678118654752440);
+    case Activation::gelu_tanh: return x / (1 + exp(-2 * (0.79788456080286535588 * (x + 0.044715 * x * x * x))));
+    case Activation::silu: return x / (1 + exp(-x));
+    default: return x;
+  }
+}
+
+// Turns (sum, error) into the ends of the interval that D, rounded to its type, must lie in. C is read here, before the
+// call under test may overwrite it.
+extern "C" __global__ void expect(ExpectArguments e) {
+  const Operation& o = e.operation;
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < e.m * e.n * e.batch; i += i64(gridDim.x) * blockDim.x) {
+    const i64 n = i % e.n, m = i / e.n % e.m, batch = i / (e.n * e.m);
+    Approximate v{0, 0};
+    if (e.alpha != 0) v.becomes(e.alpha * e.sum[i], fabs(e.alpha) * e.error[i]);
+    if (o.has_c && e.beta != 0) {
+      Approximate term{0, 0};
+      term.becomes(e.beta * to_float_any(o.c, e.c.data, batch * e.c.batch_stride + m * e.c.ld + n), 0);
+      v.becomes(v.value + term.value, v.error + term.error);
+    }
+    if (o.has_bias) v.becomes(v.value + to_float_any(o.bias, e.bias.data, batch * e.bias.batch_stride + n), v.error);
+    if (o.activation == Activation::relu) {
+      v.value = activation_of(o.activation, v.value);
+    } else if (o.activation != Activation::none) {
+      const double before = v.value;
+      v.value = activation_of(o.activation, before);
+      v.error = 1.13 * v.error + 0x1p-20 * fabs(before) + 0x1p-149;  // steepest slope; erff, tanhf, expf and a few roundings
+    }
+    if (o.has_residual) v.becomes(v.value + to_float_any(o.residual, e.residual.data, batch * e.residual.batch_stride + m * e.residual.ld + n), v.error);
+    e.sum[i] = rounded(o.d, v.value - v.error);
+    e.error[i] = rounded(o.d, v.value + v.error);
+  }
+}
+
+extern "C" __global__ void compare(ExpectArguments e, Verdict* verdict) {
+  u64 wrong = 0, first = ~0ull;
+  float worst = 0;
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < e.m * e.n * e.batch; i += i64(gridDim.x) * blockDim.x) {
+    const i64 n = i % e.n, m = i / e.n % e.m, batch = i / (e.n * e.m);
+    const double d = to_float_any(e.operation.d, e.d.data, batch * e.d.batch_stride + m * e.d.ld + n), low = e.sum[i], high = e.error[i];
+    const bool right = low != low ? d != d : d >= low && d <= high;
+    if (!right) {
+      ++wrong;
+      if (u64(i) < first) first = u64(i);
+    } else if (high > low) {
+      worst = fmaxf(worst, float(fabs(d - 0.5 * (low + high)) / (0.5 * (high - low))));
+    }
+  }
+  for (int lane = 16; lane; lane /= 2) {
+    wrong += __shfl_down_sync(0xffffffffu, wrong, lane);
+    const u64 other = __shfl_down_sync(0xffffffffu, first, lane);
+    first = other < first ? other : first;
+    worst = fmaxf(worst, __shfl_down_sync(0xffffffffu, worst, lane));
+  }
+  if (threadIdx.x % 32 == 0) {
+    if (wrong) {
+      atomicAdd(&verdict->wrong, wrong);
+      atomicMin(&verdict->first, first);
+    }
+    atomicMax(reinterpret_cast<int*>(&verdict->worst), __float_as_int(worst));  // worst >= 0: bits order as integers
+  }
+}
+
+// Largest difference of two matrices and the largest magnitude in the second, over rows and columns given.
+extern "C" __global__ void difference(DType type, const void* x, const void* y, i64 count, float* result) {
+  float most = 0, size = 0;
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < count; i += i64(gridDim.x) * blockDim.x) {
+    const float p = to_float_any(type, x, i), q = to_float_any(type, y, i);
+    const float d = fabsf(p - q);
+    most = fmaxf(most, d == d ? d : __int_as_float(0x7f800000));  // NaN counts as infinite
+    size = fmaxf(size, fabsf(q));
+  }
+  for (int lane = 16; lane; lane /= 2) {
+    most = fmaxf(most, __shfl_down_sync(0xffffffffu, most, lane));
+    size = fmaxf(size, __shfl_down_sync(0xffffffffu, size, lane));
+  }
+  if (threadIdx.x % 32 == 0) {
+    atomicMax(reinterpret_cast<int*>(result), __float_as_int(most));
+    atomicMax(reinterpret_cast<int*>(result) + 1, __float_as_int(size));
+  }
+}
+
+extern "C" __global__ void nothing() {}
+)CUDA";
+
+}  // namespace foretile::bench
