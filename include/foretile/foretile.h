@@ -16,8 +16,9 @@ enum class Code {
   not_prepared,      // inside stream capture, and the call would have to compile or allocate: call prepare() first
   no_driver,         // libcuda or a device is missing
   no_compiler,       // the kernel is not in the cache and NVRTC is missing
-  driver_error,
-  compile_error,
+  driver_error,    // the driver refused something: its error's name is in the message
+  compile_error,   // NVRTC refused a kernel, or its code is not acceptable (spills, serialised wgmma)
+  internal_error,  // host memory ran out, or a fault of the library
 };
 
 // Nothing is launched and D is untouched when a call returns anything but ok.
@@ -37,7 +38,9 @@ class [[nodiscard]] Status {
 
 // A matrix in device memory, row-major: element (row, column) at data + row * ld + column. ld counts elements; 0 means
 // dense. batch_stride counts elements; 0 means that every batch reads the same matrix (D: batch must be 1).
-// ld of a matrix with one row, and batch_stride of a single batch, are not looked at.
+// ld of a matrix with one row, and batch_stride of a single batch, are not looked at. Any ld that holds a row, and any
+// address that is a multiple of the element size, is computed correctly; where TMA's rules hold (address and strides
+// multiples of 16 bytes) the fast kernels are used.
 struct Matrix {
   void* data = nullptr;
   DType dtype = DType::bf16;
@@ -63,19 +66,21 @@ struct Scalar {
 };
 
 // D[M,N] = residual + activate(alpha * A[M,K] x B[N,K]^T + beta * C + bias), accumulated in fp32.
+// C may be D with equal dtype, ld and batch_stride; otherwise no element of D may be an element of an input (interleaved
+// views that share none are legal).
 struct Matmul {
   i64 m = 0, n = 0, k = 0;
   i64 batch = 1;
   Matrix a, b, d;
-  Scalar alpha = 1.0f;
-  Scalar beta = 0.0f;  // host beta = 0: C is not read
-  Matrix c;            // data null: none
-  Matrix bias;         // [N]; ld not looked at
-  Matrix residual;     // [M,N]
+  Scalar alpha = 1.0f;  // host alpha = 0, like k = 0: the product term is 0, A and B are not read
+  Scalar beta = 0.0f;   // host beta = 0: C is not read nor looked at
+  Matrix c;             // [M,N]; needed where beta is not 0
+  Matrix bias;          // [N] contiguous; data null: none; ld not looked at
+  Matrix residual;      // [M,N]; data null: none
   Activation activation = Activation::none;
 
-  void* stream = nullptr;  // CUstream / cudaStream_t; null: the legacy default stream
-  int device = -1;         // -1: the current one
+  void* stream = nullptr;  // CUstream / cudaStream_t, of the device that the call runs on; null: the legacy default stream
+  int device = -1;         // -1: the current context's (none current: device 0). The current context is left as it was
   int sm_budget = 0;       // how many SMs to fill; 0: all of the device's
   const Configuration* configuration = nullptr;  // null: the model chooses
 };
@@ -85,7 +90,11 @@ struct Matmul {
 Status matmul(const Matmul& call);
 
 // Compiles and loads whatever `call` needs, launching nothing; pointers may be placeholders of the right alignment.
+// Afterwards a call that differs in addresses, alpha and beta alone (not in whether they are 0) may be captured in a graph.
 Status prepare(const Matmul& call);
+
+// The same for every M from m_first to m_last; call.m is not looked at. Compiles the few kernels of that range in parallel.
+Status prepare(const Matmul& call, long long m_first, long long m_last);
 
 // Version of this library, "major.minor.patch".
 const char* version();
