@@ -42,6 +42,7 @@ struct GemmSm90Arguments {
   TensorMap a, b, d;  // d unused where D is not aligned for TMA
   i32 m = 0, n = 0, k = 0;
   i32 a_batched = 0, b_batched = 0;  // 0: every batch reads the same matrix
+  i32 a_box_rows = 0;                // rows of A's box: fewer than the tile's where M itself is smaller
   i32 weights_ready = 0;             // B was complete before any kernel of the chain was launched: see Matmul
   TileGrid grid;                     // counts cluster tiles: cluster_m x cluster_n block tiles each
   EpilogueArguments epilogue;

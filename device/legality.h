@@ -38,7 +38,7 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   if (c.schedule == Schedule::pingpong && c.tile_m > 128) return "a ping-pong tile has 64 or 128 rows: one warpgroup holds all of it";
   if (sm90::accumulators_per_thread(c) > 192) return "more than 192 accumulators a thread would spill";
   if (c.cluster_m < 1 || c.cluster_n < 1 || c.cluster_m * c.cluster_n > 2) return "sm90 clusters have one or two blocks";
-  if (sm90::a_box_rows(c) % 8 || sm90::b_box_rows(c) % 8) return "a multicast share of a tile must be a multiple of 8 rows";
+  if (c.tile_m / c.cluster_n % 8 || c.tile_n / c.cluster_m % 8) return "a multicast share of a tile must be a multiple of 8 rows";
   if (c.stages < 2) return "the sm90 ring needs at least two stages";
   if (sm90::stages_d(o) && c.store_buffers < 1) return "an output stored by TMA needs at least one store buffer";
   if (sm90::consumer_registers(c) < sm90::accumulators_per_thread(c) + 32) return "the register split leaves a consumer fewer than 32 registers beside its accumulators";

@@ -17,7 +17,8 @@
 //             may arrive when its wgmma group on the stage has retired: the wait is warpgroup-wide, so the arrival of
 //             one lane speaks for its warp. Waited for by the producer before it loads.
 //   turn[w]   ping-pong only. 1 arrival a warp of the other consumer when it has issued its last wgmma.
-//   named barrier 1+w: the 128 threads of consumer w, around its staging buffers.
+//   named barrier 1+w: the 128 threads of consumer w, around its staging buffers. Barrier 8: all consumers, once, after
+//             they cleared the rows of A that no box fills.
 // Blocks of a cluster leave together: a peer may still multicast into this one or arrive at its barriers.
 #pragma once
 #include "foretile/device/epilogue/epilogue.h"
@@ -128,7 +129,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
     if (args.weights_ready) {  // a ring of B may be on its way before the kernels before this one are complete
       Step ahead = at;
       for (int i = 0; i < C.stages && !ahead.tiles.done(); ++i, advance(ahead)) {
-        mbarrier_arrive_expect(full(ahead.ring.stage), sm90::stage_bytes(C));
+        mbarrier_arrive_expect(full(ahead.ring.stage), stage_bytes());
         load_b(ahead);
       }
       grid_dependency_wait();
@@ -138,15 +139,19 @@ template <Operation O, Configuration C> struct GemmSm90 {
     }
     for (; !at.tiles.done(); advance(at)) {
       mbarrier_wait(empty(at.ring.stage), at.ring.parity ^ 1);
-      mbarrier_arrive_expect(full(at.ring.stage), sm90::stage_bytes(C));
+      mbarrier_arrive_expect(full(at.ring.stage), stage_bytes());
       load_a(at);
       load_b(at);
     }
   }
 
+  // What one stage expects: all of B's tile, and of A's as many rows as its boxes have.
+  FORETILE_DEVICE u32 stage_bytes() const {
+    return u32(sm90::b_stage_bytes(C) + args.a_box_rows * C.cluster_n * kSlabs * sm90::kTileRowBytes);
+  }
   FORETILE_DEVICE void load_a(const Step& at) {
-    const i32 row = first_row(at.tile) + i32(rank_n) * sm90::a_box_rows(C);
-    load_share<C.cluster_n>(a_stage(at.ring.stage), sm90::a_slab_bytes(C), args.a, at, row, args.a_batched, sm90::a_box_rows(C), rank_n,
+    const i32 row = first_row(at.tile) + i32(rank_n) * args.a_box_rows;
+    load_share<C.cluster_n>(a_stage(at.ring.stage), sm90::a_slab_bytes(C), args.a, at, row, args.a_batched, args.a_box_rows, rank_n,
                             blocks_along_n());
   }
   FORETILE_DEVICE void load_b(const Step& at) {
@@ -180,6 +185,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
 
   // ---- multiply -------------------------------------------------------------------------------------------
   FORETILE_DEVICE void consume(u32 consumer) {
+    if (args.a_box_rows * C.cluster_n < C.tile_m) clear_unloaded_rows();
     Cursor ring;
     u32 turn_parity = consumer == 0;  // consumer 0 goes first: a fresh barrier lets it pass
     u32 buffer = 0;
@@ -205,6 +211,20 @@ template <Operation O, Configuration C> struct GemmSm90 {
     if constexpr (sm90::stages_d(O)) {
       if (thread_index() % sm90::kWarpgroup == 0) bulk_wait<0>();
     }
+  }
+
+  // A problem of few rows loads lower boxes of A than the tile has rows. The rest of the ring is cleared once, while the
+  // first loads are under way, so that wgmma reads nothing that was never written.
+  FORETILE_DEVICE void clear_unloaded_rows() {
+    constexpr u32 kTasks = C.stages * kSlabs;
+    const u32 first = u32(args.a_box_rows) * sm90::kTileRowBytes;
+    const u32 thread = thread_index() - sm90::kWarpgroup;  // among the consumers
+    for (u32 slab = 0; slab < kTasks; ++slab) {
+      for (u32 byte = first + thread * 16; byte < sm90::a_slab_bytes(C); byte += sm90::consumer_warpgroups(C) * sm90::kWarpgroup * 16)
+        store_shared(shared + u32(sm90::a_offset(C)) + slab * sm90::a_slab_bytes(C) + byte, u32x4{0, 0, 0, 0});
+    }
+    fence_proxy_async();
+    named_barrier_sync(sm90::kConsumersBarrier, sm90::consumer_warpgroups(C) * sm90::kWarpgroup);
   }
 
   // Leaves the last group in flight and the cursor on its stage.

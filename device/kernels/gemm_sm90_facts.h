@@ -82,8 +82,15 @@ constexpr int empty_arrivals(const Configuration& c) {
 // turn: one arrival a warp of the other consumer warpgroup, after its multiply loop.
 constexpr int turn_arrivals() { return kWarpgroup / 32; }
 
+// Named barriers: 0 is the block's own, 1 + w that of consumer warpgroup w, this one that of all consumers.
+constexpr int kConsumersBarrier = 8;
+
 // ---- tensor-map boxes: (inner elements, rows); with multicast each block loads its share of the shared tile -----
-constexpr int a_box_rows(const Configuration& c) { return c.tile_m / c.cluster_n; }
+// Rows beyond the tensor cost TMA as much as rows inside it, so a problem with few rows takes a lower box of A.
+constexpr int a_box_rows(const Configuration& c, i64 m) {
+  const int share = c.tile_m / c.cluster_n;
+  return c.cluster_n == 1 && m < share ? int(round_up(m, 8)) : share;
+}
 constexpr int b_box_rows(const Configuration& c) { return c.tile_n / c.cluster_m; }
 
 }  // namespace foretile::sm90

@@ -91,7 +91,7 @@ Alignment output_alignment(const Operation& o, const Problem& p, const Operands&
 
 Sm90TensorMaps sm90_tensor_maps(const Operation& o, const Configuration& c, const Problem& p, const Operands& x) {
   Sm90TensorMaps maps;
-  maps.a = matrix_map(x.a, o.a, p.k, p.m, p.batch, u32(sm90::slab_elements(o)), u32(sm90::a_box_rows(c)), Swizzle::bytes128);
+  maps.a = matrix_map(x.a, o.a, p.k, p.m, p.batch, u32(sm90::slab_elements(o)), u32(sm90::a_box_rows(c, p.m)), Swizzle::bytes128);
   maps.b = matrix_map(x.b, o.b, p.k, p.n, p.batch, u32(sm90::slab_elements(o)), u32(sm90::b_box_rows(c)), Swizzle::bytes128);
   maps.d = matrix_map(x.epilogue.d, o.d, p.n, p.m, p.batch, u32(sm90::d_chunk_columns(o, c)), sm90::kMmaRows, sm90::d_swizzle(o, c));
   return maps;
@@ -112,6 +112,7 @@ GemmSm90Arguments sm90_arguments(const Operation& o, const Configuration& c, con
   args.b = encode(maps.b);
   if (sm90::stages_d(o)) args.d = encode(maps.d);
   args.m = i32(p.m), args.n = i32(p.n), args.k = i32(p.k);
+  args.a_box_rows = sm90::a_box_rows(c, p.m);
   args.a_batched = x.a.batch_stride != 0, args.b_batched = x.b.batch_stride != 0;
   args.grid = tile_grid(c, p, int(shape.blocks));
   args.epilogue = x.epilogue;
