@@ -51,7 +51,7 @@ TEST(SharedWavefronts, ColumnAccessIsTheGreatestCommonDivisor) {
 TEST(SharedWavefronts, ColumnAccessOfHalves) {
   const Case cases[] = {{24, 4}, {28, 2}, {32, 16}, {33, 1}, {34, 1}, {36, 2}, {40, 4}, {48, 8}, {64, 32}, {66, 1}, {72, 4}};
   for (const Case& c : cases)
-    EXPECT_EQ(shared_wavefronts(lanes([&](u32 l) { return 2 * l * pitch; }), 2), ways) << "pitch " << pitch << " halves";
+    EXPECT_EQ(shared_wavefronts(lanes([&](u32 l) { return 2 * l * c.pitch; }), 2), c.ways) << "pitch " << c.pitch << " halves";
 }
 
 TEST(SharedWavefronts, EqualWordsAreGivenOnce) {
