@@ -1,0 +1,194 @@
+// Findings in words: who, where, what waits for what.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "emulator/machine.h"
+
+namespace foretile::emulator {
+
+namespace {
+
+constexpr std::size_t kMaxFindings = 50;  // distinct ones; a run that breaks in more ways is stopped
+
+}  // namespace
+
+bool Report::has(const std::string& kind) const {
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& f) { return f.kind == kind; });
+}
+
+std::string Report::text() const {
+  if (clean()) return "no findings";
+  std::string out;
+  for (const Finding& f : findings) {
+    out += fmt::format("{}: {}", f.kind, f.text);
+    if (f.count > 1) out += fmt::format(" [{} times]", f.count);
+    out += '\n';
+  }
+  out += fmt::format("(seed {})", seed);
+  return out;
+}
+
+// Findings that differ in nothing but numbers (which element, which lane) are one.
+void Machine::report(const char* kind, Site site, const std::string& text) {
+  std::string key = fmt::format("{}:{}:", site.file ? site.file : "", site.line);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] < '0' || text[i] > '9') key += text[i];
+    else if (text.compare(i, 2, "0x") == 0) i = text.find_first_not_of("0123456789abcdef", i + 2) - 1;
+    if (i >= text.size()) break;
+  }
+  const auto [it, fresh] = finding_index_.try_emplace({kind, key}, report_.findings.size());
+  if (!fresh) {
+    ++report_.findings[it->second].count;
+    return;
+  }
+  report_.findings.push_back({kind, text, site, 1});
+  if (report_.findings.size() >= kMaxFindings) throw Failure();
+}
+
+void Machine::fail(const char* kind, Site site, const std::string& text) {
+  report(kind, site, text);
+  throw Failure();
+}
+
+std::string Machine::name_site(Site site) {
+  if (!site.file) return "no call site";
+  const char* slash = std::strrchr(site.file, '/');
+  return fmt::format("{}:{}", slash ? slash + 1 : site.file, site.line);
+}
+
+std::string Machine::name_thread(const Thread& t) const {
+  const std::string role = options_.name_role ? options_.name_role(t.warp_index()) : "";
+  return fmt::format("block {} warp {} lane {}{}", t.block->index, t.warp_index(), t.lane(), role.empty() ? "" : " (" + role + ")");
+}
+
+std::string Machine::name_agent(Agent a) const {
+  const u32 block = a >> kAgentBits, index = a & ((1u << kAgentBits) - 1);
+  if (index < shape_.threads) {
+    const std::string role = options_.name_role ? options_.name_role(index / kWarp) : "";
+    return fmt::format("block {} warp {} lane {}{}", block, index / kWarp, index % kWarp, role.empty() ? "" : " (" + role + ")");
+  }
+  const EngineName& e = engine_names_[block][index - shape_.threads];
+  switch (e.engine) {
+    case Engine::copies: return fmt::format("block {}'s copy engine for {}", block, name_shared(e.detail));
+    case Engine::matrix: return fmt::format("block {} warpgroup {}'s matrix unit", block, e.detail);
+    case Engine::bulk_reads: return fmt::format("the bulk store of block {} thread {} (reading its source)", block, e.detail);
+    case Engine::bulk_writes: return fmt::format("the bulk store of block {} thread {} (writing)", block, e.detail);
+    case Engine::grid: return "the kernel before";
+  }
+  return "?";
+}
+
+std::string Machine::name_shared(u32 offset) const {
+  const std::string name = options_.name_shared ? options_.name_shared(offset) : "";
+  return fmt::format("shared+0x{:x}{}", offset, name.empty() ? "" : " (" + name + ")");
+}
+
+// "warps 4-7" where whole warps are meant, threads otherwise.
+std::string Machine::name_threads(const Block& block, const std::vector<u32>& threads) const {
+  std::vector<bool> in(shape_.threads);
+  for (u32 t : threads) in[t] = true;
+  const auto ranges = [](const std::vector<bool>& v) {
+    std::string out;
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      if (!v[i]) continue;
+      std::size_t last = i;
+      while (last + 1 < v.size() && v[last + 1]) ++last;
+      out += (out.empty() ? "" : ",") + (last == i ? std::to_string(i) : fmt::format("{}-{}", i, last));
+      i = last;
+    }
+    return out;
+  };
+  std::vector<bool> warps(shape_.threads / kWarp);
+  bool whole = true;
+  for (u32 w = 0; w < warps.size(); ++w) {
+    const u32 n = u32(std::count(in.begin() + w * kWarp, in.begin() + (w + 1) * kWarp, true));
+    warps[w] = n > 0;
+    whole &= n == 0 || n == kWarp;
+  }
+  std::string out = fmt::format("block {} {} {}", block.index, whole ? "warp" : "thread", whole ? ranges(warps) : ranges(in));
+  if (options_.name_role) {
+    const std::string role = options_.name_role(threads.front() / kWarp);
+    if (!role.empty()) out += " (" + role + ")";
+  }
+  return out;
+}
+
+std::string Machine::describe(const Wait& wait, const Block& block) {
+  switch (wait.kind) {
+    case Wait::Kind::mbarrier: {
+      const auto it = block.barriers.find(wait.address - kSharedBase);
+      if (it == block.barriers.end()) return "wait for an mbarrier that is gone";
+      const MbarrierState& b = it->second;
+      std::string out = fmt::format("wait for phase {} (parity {}) of the mbarrier at {}, which is in phase {}: {} of {} arrivals pending", wait.detail,
+                                    wait.detail & 1, name_shared(b.offset), b.phase, b.pending, b.expected);
+      if (b.transaction > 0) out += fmt::format(", {} bytes missing", b.transaction);
+      if (b.transaction < 0) out += fmt::format(", {} bytes more than expected", -b.transaction);
+      return out;
+    }
+    case Wait::Kind::named_barrier: {
+      const NamedBarrier& b = block.named[wait.address];
+      return fmt::format("wait at named barrier {}: {} of {} threads arrived", wait.address, b.arrived, b.expected);
+    }
+    case Wait::Kind::cluster: return fmt::format("wait at the cluster barrier: {} of {} threads arrived", block.cluster->arrived, block.cluster->live);
+    case Wait::Kind::collective: return fmt::format("wait for the rest of their {} at {}", wait.detail == kWarp ? "warp" : "warpgroup", wait.call);
+    case Wait::Kind::bulk: return fmt::format("wait until at most {} bulk store groups are pending", wait.detail);
+    case Wait::Kind::registers:
+      return fmt::format("wait for {} registers a thread: the block's pool has {} left for a warpgroup", wait.address, block.register_pool / kWarpgroup);
+    case Wait::Kind::spinning: return "test an mbarrier again and again: " + [&] {
+      Wait w = wait;
+      w.kind = Wait::Kind::mbarrier;
+      return describe(w, block);
+    }();
+    case Wait::Kind::nothing: break;
+  }
+  return "are ready";
+}
+
+void Machine::report_stuck(const char* kind) {
+  struct Group { const Block* block; Site site; std::string what; std::vector<u32> threads; };
+  std::vector<Group> groups;
+  std::size_t stuck = 0;
+  for (const auto& t : threads_) {
+    if (t->state == Thread::State::done || t->wait.kind == Wait::Kind::nothing) continue;
+    ++stuck;
+    const std::string what = describe(t->wait, *t->block);
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+      return g.block == t->block && g.what == what && g.site.line == t->wait.site.line && g.site.file == t->wait.site.file;
+    });
+    if (same != groups.end()) same->threads.push_back(t->index);
+    else groups.push_back({t->block, t->wait.site, what, {t->index}});
+  }
+  std::string text = fmt::format("{} threads can never go on", stuck);
+  if (next_cluster_ < cluster_count_)
+    text += fmt::format(" (blocks {} to {} have not started: only {} are resident at once)", next_cluster_ * shape_.cluster, shape_.blocks - 1,
+                        clusters_.size() * shape_.cluster);
+  constexpr std::size_t kShown = 12;
+  for (std::size_t i = 0; i < groups.size() && i < kShown; ++i) {
+    const Group& g = groups[i];
+    text += fmt::format("\n    {} at {}: {}", name_threads(*g.block, g.threads), name_site(g.site), g.what);
+  }
+  if (groups.size() > kShown) text += fmt::format("\n    and {} more groups of threads", groups.size() - kShown);
+  report(kind, groups.empty() ? Site{} : groups[0].site, text);
+}
+
+void Machine::on_hazard(Hazard hazard, const Record* before, const Access& now, const std::string& place) {
+  const auto side = [&](const Access& a) {
+    return fmt::format("{} by {} at {}", a.write ? "written" : "read", name_agent(a.agent), name_site(sites_[a.site]));
+  };
+  const Site site = sites_[now.site];
+  switch (hazard) {
+    case Hazard::race:
+      return report("race", site, fmt::format("{} is {}, not ordered after being {}", place, side(now), side(before->access)));
+    case Hazard::missing_proxy_fence:
+      return report("missing-proxy-fence", site,
+                    fmt::format("{} is {} through the asynchronous proxy; it was {} and no fence_proxy_async() by the writing side stands between", place, side(now),
+                                side(before->access)));
+    case Hazard::uninitialised: return report("uninitialised", site, fmt::format("{} is {}, but nothing wrote it", place, side(now)));
+    case Hazard::live_barrier: return report("mbarrier", site, fmt::format("{} is {}, but a live mbarrier stands there", place, side(now)));
+  }
+}
+
+}  // namespace foretile::emulator

@@ -1,0 +1,226 @@
+// The tensor memory accelerator: tensor maps, box loads and stores, bulk groups.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <stdexcept>
+
+#include "emulator/machine.h"
+#include "foretile/device/layout/swizzle.h"
+
+namespace foretile::emulator {
+
+namespace {
+
+constexpr u64 kMagic = 0x70616d726f736e65;
+constexpr u32 kBoxAlignment = 128;  // of the box in shared memory (PTX ISA, "cp.async.bulk.tensor")
+
+// What encode_tensor_map() leaves in the 128 opaque bytes.
+struct EncodedMap {
+  u64 magic;
+  const u8* base;
+  u64 extent[3];
+  u64 stride[2];
+  u32 box[3];
+  DType type;
+  Swizzle swizzle;
+};
+static_assert(sizeof(EncodedMap) <= sizeof(TensorMap));
+
+}  // namespace
+
+struct Machine::Box {
+  EncodedMap map;
+  i64 corner[3];
+  u64 element, row_bytes, bytes;
+
+  Box(const EncodedMap& m, BoxCorner c) : map(m), corner{c.inner, c.row, c.batch} {
+    element = u64(size_of(m.type));
+    row_bytes = m.box[0] * element;
+    bytes = row_bytes * m.box[1] * m.box[2];
+  }
+  // Calls each(linear offset in the box, global address, bytes) for the part of every row inside the tensor.
+  template <class Each> void inside(Each&& each) const {
+    const i64 first = max_of(0, corner[0]), last = min_of(corner[0] + map.box[0], i64(map.extent[0]));
+    if (first >= last) return;
+    for (u32 z = 0; z < map.box[2]; ++z)
+      for (u32 y = 0; y < map.box[1]; ++y) {
+        const i64 batch = corner[2] + z, row = corner[1] + y;
+        if (batch < 0 || batch >= i64(map.extent[2]) || row < 0 || row >= i64(map.extent[1])) continue;
+        const u64 offset = (u64(z) * map.box[1] + y) * row_bytes + u64(first - corner[0]) * element;
+        each(offset, map.base + u64(batch) * map.stride[1] + u64(row) * map.stride[0] + u64(first) * element, u64(last - first) * element);
+      }
+  }
+};
+
+namespace {
+
+EncodedMap decode(const TensorMap& map) {
+  EncodedMap m;
+  std::memcpy(&m, &map, sizeof(m));
+  return m;
+}
+
+}  // namespace
+
+// The rules of cuTensorMapEncodeTiled (CUDA driver API).
+TensorMap encode_tensor_map(const TensorMapSpec& s) {
+  const auto require = [](bool ok, const std::string& message) {
+    if (!ok) throw std::invalid_argument("tensor map: " + message);
+  };
+  const u64 element = u64(size_of(s.type));
+  require(s.base && reinterpret_cast<std::uintptr_t>(s.base) % 16 == 0, "the base address must be a multiple of 16");
+  for (int i = 0; i < 3; ++i) {
+    require(s.extent[i] >= 1 && s.extent[i] <= (u64(1) << 32), fmt::format("extent {} is {}: must be 1 to 2^32", i, s.extent[i]));
+    require(s.box[i] >= 1 && s.box[i] <= 256, fmt::format("box {} is {}: must be 1 to 256 elements", i, s.box[i]));
+  }
+  for (int i = 0; i < 2; ++i)
+    require(s.stride_bytes[i] % 16 == 0 && s.stride_bytes[i] < (u64(1) << 40), fmt::format("stride {} is {} bytes: must be a multiple of 16, below 2^40", i, s.stride_bytes[i]));
+  const u64 inner = s.box[0] * element;
+  require(inner % 16 == 0, fmt::format("the box's inner dimension has {} bytes: must be a multiple of 16", inner));
+  if (s.swizzle != Swizzle::none) {
+    const u64 span = u64(span_of(s.swizzle));
+    require(inner <= span, fmt::format("the box's inner dimension has {} bytes: more than the swizzle's span of {}", inner, span));
+    require(inner == span, fmt::format("the emulator models swizzled boxes that fill the span: {} bytes of {}", inner, span));
+  }
+  EncodedMap m{};
+  m.magic = kMagic;
+  m.base = static_cast<const u8*>(s.base);
+  for (int i = 0; i < 3; ++i) m.extent[i] = s.extent[i], m.box[i] = s.box[i];
+  for (int i = 0; i < 2; ++i) m.stride[i] = s.stride_bytes[i];
+  m.type = s.type;
+  m.swizzle = s.swizzle;
+  TensorMap map{};
+  std::memcpy(&map, &m, sizeof(m));
+  return map;
+}
+
+void Machine::prefetch_tensor_map(const TensorMap& map, Site site) {
+  if (decode(map).magic != kMagic) fail("tensor-map", site, fmt::format("prefetch_tensor_map at {}: not a tensor map", name_site(site)));
+}
+
+// Gathers the box, zeros outside of the tensor.
+void Machine::read_box(const Box& box, u8* buffer, const Access& a, const View& view, Site site) {
+  std::memset(buffer, 0, box.bytes);
+  box.inside([&](u64 offset, const u8* address, u64 bytes) {
+    if (!check_global(address, bytes, false, view, "tma_load", site)) return;
+    if (options_.races) touch_global(address, bytes, a, view);
+    std::memcpy(buffer + offset, address, bytes);
+  });
+}
+
+void Machine::write_box(const Box& box, const u8* buffer, const Access& a, const View& view, Site site) {
+  box.inside([&](u64 offset, const u8* address, u64 bytes) {
+    if (!check_global(address, bytes, true, view, "tma_store", site)) return;
+    if (options_.races) touch_global(address, bytes, a, view);
+    std::memcpy(const_cast<u8*>(address), buffer + offset, bytes);
+    report_.counters.tma_store_bytes += bytes;
+  });
+}
+
+void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, u32 barrier, u32 blocks, const char* call, Site site) {
+  Thread& t = me();
+  const EncodedMap m = decode(map);
+  if (m.magic != kMagic) fail("tensor-map", site, fmt::format("{} at {}: not a tensor map", call, name_site(site)));
+  const Box box(m, corner);
+  if (blocks == 0 || blocks >> t.cluster->blocks.size()) fail("tensor-map", site, fmt::format("{} to blocks {:#x} of a cluster of {}", call, blocks, t.cluster->blocks.size()));
+  const u32 offset = barrier - kSharedBase;
+  std::vector<Block*> targets;
+  for (u32 rank = 0; rank < t.cluster->blocks.size(); ++rank) {
+    if (!(blocks >> rank & 1)) continue;
+    Block& target = *t.cluster->blocks[rank];
+    if (target.live == 0) fail("exit", site, fmt::format("{} at {} into block {}, all of whose threads have returned", call, name_site(site), target.index));
+    shared_bytes(target, destination, u32(box.bytes), kBoxAlignment, call, site);
+    check_barrier_ready(find_barrier(target, barrier, call, site), t.view(), true, site);
+    ++target.copies;
+    targets.push_back(&target);
+  }
+  const View view = t.view();
+  ++t.epoch;
+  const u32 id = site_id(site);
+  submit([this, box, view, targets, destination, offset, id, site, call] {
+    thread_local std::vector<u8> buffer;
+    buffer.resize(box.bytes);
+    ++report_.counters.tma_loads;
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      Block& target = *targets[i];
+      // Whoever knows that this phase is complete knows that the copy has landed.
+      const MbarrierState& b = target.barriers.at(offset);
+      Access a{b.agent, b.first_epoch + b.phase + 1, id, false, true};
+      if (i == 0) read_box(box, buffer.data(), a, view, site);
+      if (target.live == 0) fail("exit", site, fmt::format("{} at {} lands in block {}, all of whose threads have returned", call, name_site(site), target.index));
+      a.write = true;
+      if (options_.races) touch_shared(target, destination - kSharedBase, u32(box.bytes), a, view);
+      u8* shared = target.shared.data() - kSharedBase;
+      for (u32 k = 0; k < box.bytes; k += 16) std::memcpy(shared + swizzle_address(destination + k, box.map.swizzle), buffer.data() + k, 16);
+      report_.counters.tma_load_bytes += box.bytes;
+      --target.copies;
+      complete_transaction(target, offset, i64(box.bytes), site);
+    }
+  });
+}
+
+void Machine::tma_store(const TensorMap& map, BoxCorner corner, u32 source, Site site) {
+  Thread& t = me();
+  Block& block = *t.block;
+  const EncodedMap m = decode(map);
+  if (m.magic != kMagic) fail("tensor-map", site, fmt::format("tma_store at {}: not a tensor map", name_site(site)));
+  const Box box(m, corner);
+  shared_bytes(block, source, u32(box.bytes), kBoxAlignment, "tma_store", site);
+  if (!t.bulk) {
+    t.bulk = std::make_unique<BulkGroups>();
+    t.bulk->reads = new_agent(block, Engine::bulk_reads, t.index);
+    t.bulk->writes = new_agent(block, Engine::bulk_writes, t.index);
+  }
+  BulkGroups& bulk = *t.bulk;
+  const u32 group = bulk.open;
+  bulk.open_used = true;
+  ++bulk.reading[group];
+  ++bulk.writing[group];
+  ++report_.counters.tma_stores;
+  const View view = t.view();
+  ++t.epoch;
+  const u32 id = site_id(site);
+  const auto finish = [](std::map<u32, u32>& pending, u32 g) {
+    if (--pending[g] == 0) pending.erase(g);
+  };
+  // Two completions: the source may be reused; the write is done.
+  submit([this, &t, &block, &bulk, box, view, source, group, id, site, finish] {
+    std::vector<u8> buffer(box.bytes);
+    if (options_.races) touch_shared(block, source - kSharedBase, u32(box.bytes), {bulk.reads, group, id, false, true}, view);
+    const u8* shared = block.shared.data() - kSharedBase;
+    for (u32 k = 0; k < box.bytes; k += 16) std::memcpy(buffer.data() + k, shared + swizzle_address(source + k, box.map.swizzle), 16);
+    finish(bulk.reading, group);
+    wake_bulk(t);
+    submit([this, &t, &bulk, box, view, group, id, site, finish, buffer = std::move(buffer)] {
+      write_box(box, buffer.data(), {bulk.writes, group, id, true, true}, view, site);
+      finish(bulk.writing, group);
+      wake_bulk(t);
+    });
+  });
+}
+
+void Machine::wake_bulk(Thread& t) {
+  if (t.wait.kind == Wait::Kind::bulk) wake(t);
+}
+
+void Machine::bulk_commit() {
+  Thread& t = me();
+  if (!t.bulk) return;  // an empty group
+  ++t.bulk->open;
+  t.bulk->open_used = false;
+}
+
+void Machine::bulk_wait(u32 pending, bool read_only, Site site) {
+  Thread& t = me();
+  if (!t.bulk) return;
+  BulkGroups& bulk = *t.bulk;
+  const u32 upto = bulk.open > pending ? bulk.open - pending : 0;  // groups before this one must be done
+  while ((read_only ? bulk.first_reading() : bulk.first_writing()) < upto)
+    block_on({Wait::Kind::bulk, read_only ? "bulk_wait_read" : "bulk_wait", site, 0, pending});
+  bulk.read_waited = std::max(bulk.read_waited, upto);
+  if (!options_.races || upto == 0) return;
+  advance(t.knowledge.seen, bulk.reads, upto - 1);
+  if (!read_only) advance(t.knowledge.seen, bulk.writes, upto - 1);
+}
+
+}  // namespace foretile::emulator
