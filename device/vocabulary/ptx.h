@@ -167,6 +167,13 @@ FORETILE_VOCABULARY void store_matrix_x2(SmemAddress row, u32x2 f, Site) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row.value), "r"(f.x), "r"(f.y) : "memory");
 }
 
+FORETILE_VOCABULARY u32x4 load_matrix_x4(SmemAddress row, Site) {
+  u32x4 f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f.x), "=r"(f.y), "=r"(f.z), "=r"(f.w) : "r"(row.value) : "memory");
+  return f;
+}
+
 template <class T> FORETILE_DEVICE T load_global(const T* address, Site) {
   using W = typename detail::Word<sizeof(T)>::type;
   return detail::bits_as<T>(*reinterpret_cast<const W*>(address));

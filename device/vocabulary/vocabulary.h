@@ -29,9 +29,9 @@ struct Mbarrier {
 };
 
 struct Index3 { u32 x, y, z; };
-struct f32x2 { float x, y; };
+struct alignas(8) f32x2 { float x, y; };
 struct alignas(16) f32x4 { float x, y, z, w; };
-struct u32x2 { u32 x, y; };
+struct alignas(8) u32x2 { u32 x, y; };
 struct alignas(16) u32x4 { u32 x, y, z, w; };
 
 // ---- who am I -------------------------------------------------------------------------------------------
@@ -104,6 +104,7 @@ template <class T> FORETILE_DEVICE void store_shared(SmemAddress address, T valu
 // 8x8 matrices of 16-bit elements; lane 8i+r gives the address of row r of matrix i (16 bytes, aligned).
 FORETILE_VOCABULARY void store_matrix_x4(SmemAddress row, u32x4 fragments, Site site = Site::here());
 FORETILE_VOCABULARY void store_matrix_x2(SmemAddress row, u32x2 fragments, Site site = Site::here());
+FORETILE_VOCABULARY u32x4 load_matrix_x4(SmemAddress row, Site site = Site::here());
 
 // ---- global memory --------------------------------------------------------------------------------------
 template <class T> FORETILE_DEVICE T load_global(const T* address, Site site = Site::here());
