@@ -230,6 +230,7 @@ class Machine {
   void shared_access(u32 address, void* data, u32 bytes, bool store, Site site);
   void global_access(const void* address, void* data, u32 bytes, bool store, Site site);
   void store_matrix(u32 row, const u32* fragments, u32 count, Site site);
+  void load_matrix(u32 row, u32* fragments, Site site);
 
   // ---- tma.cc ----
   void prefetch_tensor_map(const TensorMap& map, Site site);

@@ -143,4 +143,24 @@ void Machine::store_matrix(u32 row, const u32* fragments, u32 count, Site site) 
   });
 }
 
+// The other way round, four matrices.
+void Machine::load_matrix(u32 row, u32* fragments, Site site) {
+  ++progress_;
+  Thread& t = me();
+  Warp& w = t.warp();
+  w.address[t.lane()] = row;
+  collective(w.rendezvous, kWarp, "load_matrix_x4", site, {}, true, [&] {
+    for (u32 i = 0; i < 4; ++i)
+      for (u32 r = 0; r < 8; ++r) {
+        Thread& owner = *t.block->threads[w.index * kWarp + 8 * i + r];
+        const u32 address = w.address[owner.lane()];
+        const u8* at = shared_bytes(*t.block, address, 16, 16, "load_matrix", site);
+        if (options_.races) touch_shared(*t.block, address - kSharedBase, 16, {owner.agent, owner.epoch, site_id(site), false, false}, owner.view());
+        for (u32 k = 0; k < 4; ++k) std::memcpy(&w.data[4 * r + k][i], at + 4 * k, 4);
+      }
+  });
+  // No lane can overwrite this before all 32 have come to the next collective call.
+  for (u32 i = 0; i < 4; ++i) fragments[i] = w.data[t.lane()][i];
+}
+
 }  // namespace foretile::emulator

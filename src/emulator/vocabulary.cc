@@ -124,6 +124,11 @@ void store_matrix_x2(SmemAddress row, u32x2 f, Site site) {
   const u32 fragments[2] = {f.x, f.y};
   Machine::current().store_matrix(row.value, fragments, 2, site);
 }
+u32x4 load_matrix_x4(SmemAddress row, Site site) {
+  u32 fragments[4];
+  Machine::current().load_matrix(row.value, fragments, site);
+  return {fragments[0], fragments[1], fragments[2], fragments[3]};
+}
 
 bool elect_one(Site site) { return Machine::current().elect_one(site); }
 
