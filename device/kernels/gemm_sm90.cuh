@@ -185,7 +185,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
 
   // ---- multiply -------------------------------------------------------------------------------------------
   FORETILE_DEVICE void consume(u32 consumer) {
-    if (args.a_box_rows * C.cluster_n < C.tile_m) clear_unloaded_rows();
+    if (C.cluster_n == 1 && args.a_box_rows < C.tile_m) clear_unloaded_rows();
     Cursor ring;
     u32 turn_parity = consumer == 0;  // consumer 0 goes first: a fresh barrier lets it pass
     u32 buffer = 0;

@@ -32,7 +32,7 @@ constexpr int launch_registers(const Configuration& c) {
   return r > 248 ? 248 : r;
 }
 constexpr bool reallocates_registers(const Configuration& c) { return consumer_warpgroups(c) > 1; }
-constexpr int producer_registers(const Configuration& c) { return consumer_warpgroups(c) == 3 ? 32 : accumulators_per_thread(c) > 160 ? 24 : 40; }
+constexpr int producer_registers(const Configuration& c) { return consumer_warpgroups(c) == 3 ? 32 : accumulators_per_thread(c) > 128 ? 24 : 40; }
 constexpr int consumer_registers(const Configuration& c) {
   return reallocates_registers(c)
              ? (launch_registers(c) * (1 + consumer_warpgroups(c)) - producer_registers(c)) / consumer_warpgroups(c) / 8 * 8
