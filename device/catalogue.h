@@ -15,6 +15,10 @@ constexpr Configuration pingpong(int m, int n, int stages, int buffers, int clus
   return {.family = Family::sm90, .tile_m = m, .tile_n = n, .tile_k = 64, .stages = stages, .cluster_m = cluster_m,
           .schedule = Schedule::pingpong, .store_buffers = buffers};
 }
+constexpr Configuration few_rows(int n, int k, int stages) {
+  return {.family = Family::sm90, .tile_m = 64, .tile_n = n, .tile_k = k, .stages = stages,
+          .schedule = Schedule::cooperative, .store_buffers = 1};
+}
 constexpr Configuration simt(int m, int n, int k, int thread_m, int thread_n) {
   return {.family = Family::simt, .tile_m = m, .tile_n = n, .tile_k = k, .thread_m = thread_m, .thread_n = thread_n};
 }
@@ -29,10 +33,13 @@ inline constexpr Configuration kConfigurations[] = {
     coop(128, 192, 4, 3),
     coop(128, 128, 6, 2),
     coop(192, 176, 4, 2),         // three consumers: wave fits between those above
-    coop(64, 256, 5, 2),          // few rows
-    coop(64, 128, 8, 2),
-    coop(64, 64, 12, 1),
-    coop(64, 32, 16, 1),
+    few_rows(256, 64, 5),         // up to 64 rows: one consumer, as many columns as make about one wave
+    few_rows(224, 64, 6),
+    few_rows(128, 64, 9),
+    few_rows(64, 128, 6),
+    few_rows(48, 128, 7),
+    few_rows(32, 128, 9),
+    few_rows(16, 256, 5),
     simt(128, 128, 8, 8, 8),      // any type, any alignment, any GPU
     simt(64, 64, 16, 4, 4),
     simt(32, 32, 16, 4, 4),
