@@ -1,0 +1,7 @@
+#include "emulator/built_in.h"
+
+namespace foretile::emulator {
+
+void add_part_1(std::vector<BuiltIn>& to) { add_part<1>(to); }
+
+}  // namespace foretile::emulator

@@ -1,0 +1,7 @@
+#include "emulator/built_in.h"
+
+namespace foretile::emulator {
+
+void add_part_2(std::vector<BuiltIn>& to) { add_part<2>(to); }
+
+}  // namespace foretile::emulator

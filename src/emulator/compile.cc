@@ -1,0 +1,177 @@
+#include "emulator/compile.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
+
+namespace foretile::emulator {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+fs::path include_directory() {
+  std::vector<fs::path> places;
+  if (const std::string given = environment("FORETILE_INCLUDE_DIR"); !given.empty()) places.push_back(given);
+#ifdef FORETILE_INSTALLED_INCLUDE_DIR
+  places.push_back(FORETILE_INSTALLED_INCLUDE_DIR);
+#endif
+  places.push_back(fs::path(__FILE__).parent_path() / ".." / ".." / "include");
+  places.insert(places.end(), {"/usr/local/include", "/usr/include"});
+  for (const fs::path& p : places)
+    if (fs::exists(p / "foretile" / "device" / "types.h")) return fs::weakly_canonical(p);
+  throw std::runtime_error("the device headers (foretile/device/types.h) were not found: set FORETILE_INCLUDE_DIR");
+}
+
+std::string find_compiler() {
+  std::vector<std::string> names;
+  for (const char* variable : {"FORETILE_CXX", "CXX"})
+    if (const std::string given = environment(variable); !given.empty()) names.push_back(given);
+  names.insert(names.end(), {"c++", "g++", "clang++"});
+  for (const std::string& name : names) {
+    if (name.find('/') != std::string::npos) {
+      if (access(name.c_str(), X_OK) == 0) return name;
+      continue;
+    }
+    std::istringstream path(environment("PATH"));
+    for (std::string folder; std::getline(path, folder, ':');)
+      if (access((folder + "/" + name).c_str(), X_OK) == 0) return folder + "/" + name;
+  }
+  throw std::runtime_error("no C++ compiler was found on the PATH: set FORETILE_CXX");
+}
+
+// FNV-1a, 64 bits.
+struct Hash {
+  u64 value = 0xcbf29ce484222325;
+  void add(const std::string& text) {
+    for (const char c : text) value = (value ^ u8(c)) * 0x100000001b3;
+    value = (value ^ 0xFF) * 0x100000001b3;
+  }
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// The kernel depends on every header below foretile/device.
+void add_headers(Hash& hash, const fs::path& include) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(include / "foretile" / "device", fs::directory_options::follow_directory_symlink))
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  for (const fs::path& f : files) hash.add(f.lexically_relative(include).string()), hash.add(read_file(f));
+}
+
+fs::path cache_directory() {
+  fs::path root = environment("XDG_CACHE_HOME");
+  if (root.empty()) root = environment("HOME").empty() ? fs::temp_directory_path() : fs::path(environment("HOME")) / ".cache";
+  fs::path folder = root / "foretile" / "emulator";
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || access(folder.c_str(), W_OK) != 0) {  // a read-only home: this process's own folder
+    folder = fs::temp_directory_path() / fmt::format("foretile-emulator-{}", getuid());
+    fs::create_directories(folder, error);
+    if (error) throw std::runtime_error("no folder to compile in: " + error.message());
+  }
+  return folder;
+}
+
+// Runs a program without a shell; its output goes to `log`. Returns its exit code.
+int run_program(const std::vector<std::string>& words, const fs::path& log) {
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("fork failed");
+  if (child == 0) {
+    std::vector<char*> arguments;
+    for (const std::string& w : words) arguments.push_back(const_cast<char*>(w.c_str()));
+    arguments.push_back(nullptr);
+    if (!std::freopen(log.c_str(), "w", stderr) || !std::freopen("/dev/null", "w", stdout)) _exit(127);
+    execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+KernelBody load(const fs::path& library) {
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    throw std::runtime_error(fmt::format("the compiled kernel cannot be loaded: {} (a program that emulates kernels outside of the catalogue must export its symbols: link with -rdynamic)", dlerror()));
+  void* body = dlsym(handle, "foretile_kernel_body");
+  if (!body) throw std::runtime_error(fmt::format("{} holds no kernel", library.string()));
+  return reinterpret_cast<KernelBody>(body);
+}
+
+std::string text_of(DType t) { return fmt::format("foretile::DType({})", int(t)); }
+
+}  // namespace
+
+std::string kernel_source(const Operation& o, const Configuration& c) {
+  const bool sm90 = c.family == Family::sm90;
+  return fmt::format(
+      "#include \"foretile/device/kernels/{}.cuh\"\n"
+      "using namespace foretile;\n"
+      "constexpr Operation operation{{{}, {}, {}, {}, {}, Alignment({}), Alignment({}), {}, {}, {}, {}, {}, {}, Activation({})}};\n"
+      "constexpr Configuration configuration{{Family({}), {}, {}, {}, {}, {}, {}, Schedule({}), {}, {}, {}}};\n"
+      "extern \"C\" void foretile_kernel_body(const void* p) {{ {}<operation, configuration>(*static_cast<const {}*>(p)); }}\n",
+      sm90 ? "gemm_sm90" : "gemm_simt", text_of(o.a), text_of(o.b), text_of(o.d), o.transpose_a, o.transpose_b, int(o.inputs), int(o.output), o.has_c, o.has_bias,
+      o.has_residual, text_of(o.c), text_of(o.bias), text_of(o.residual), int(o.activation), int(c.family), c.tile_m, c.tile_n, c.tile_k, c.stages, c.cluster_m, c.cluster_n,
+      int(c.schedule), c.store_buffers, c.thread_m, c.thread_n, sm90 ? "gemm_sm90" : "gemm_simt", sm90 ? "GemmSm90Arguments" : "GemmSimtArguments");
+}
+
+KernelBody compile_kernel(const Operation& operation, const Configuration& configuration) {
+  static std::mutex mutex;
+  static std::map<std::string, KernelBody> loaded;
+  const std::string source = kernel_source(operation, configuration);
+  const std::lock_guard lock(mutex);
+  if (const auto it = loaded.find(source); it != loaded.end()) return it->second;
+
+  const std::string compiler = find_compiler();
+  const fs::path include = include_directory(), folder = cache_directory();
+  std::vector<std::string> command{compiler, "-std=c++20", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-I" + include.string()};
+  Hash hash;
+  hash.add(source);
+  for (const std::string& word : command) hash.add(word);
+  add_headers(hash, include);
+  const fs::path library = folder / fmt::format("{:016x}.so", hash.value);
+  if (!fs::exists(library)) {
+    // Under a name of this process, then renamed: another that compiles the same never sees half a file.
+    const fs::path stem = folder / fmt::format("{:016x}.{}", hash.value, getpid());
+    const fs::path text = stem.string() + ".cc", log = stem.string() + ".log", made = stem.string() + ".so";
+    std::ofstream(text) << source;
+    command.insert(command.end(), {text.string(), "-o", made.string()});
+    const int code = run_program(command, log);
+    std::error_code ignored;
+    if (code != 0) {
+      const std::string message = read_file(log);
+      for (const fs::path& f : {text, log, made}) fs::remove(f, ignored);
+      throw std::runtime_error(fmt::format("{} could not compile the kernel (exit code {}): {}", compiler, code, message.substr(0, 2000)));
+    }
+    fs::rename(made, library);
+    for (const fs::path& f : {text, log}) fs::remove(f, ignored);
+  }
+  const KernelBody body = load(library);
+  loaded.emplace(source, body);
+  return body;
+}
+
+}  // namespace foretile::emulator
