@@ -1,5 +1,7 @@
 #include "bench/gpu.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
@@ -60,6 +62,17 @@ Gpu::~Gpu() {
 }
 
 void Gpu::bind_thread() const { check(driver_->context_push(context_), "cuCtxPushCurrent"); }
+
+std::string Gpu::pci_bus_id() const {
+  char text[64] = {};
+  void* library = dlopen(driver_->path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (!library) return {};
+  const auto get = reinterpret_cast<cuda::Result (*)(char*, int, cuda::Device)>(dlsym(library, "cuDeviceGetPCIBusId"));
+  cuda::Device handle = 0;
+  const bool ok = get && driver_->device_get(&handle, device_) == cuda::kSuccess && get(text, int(sizeof text), handle) == cuda::kSuccess;
+  dlclose(library);
+  return ok ? text : "";
+}
 
 void Gpu::check(cuda::Result result, const char* what) const { require(driver_->check(result, what)); }
 void Gpu::synchronize() const { check(driver_->stream_synchronize(stream_), "cuStreamSynchronize"); }

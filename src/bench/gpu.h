@@ -44,6 +44,7 @@ class Gpu {
   const Driver& driver() const { return *driver_; }
   const DeviceInfo& info() const { return *info_; }
   int device() const { return device_; }
+  std::string pci_bus_id() const;  // as NVML wants it; empty where the driver cannot say
   cuda::Stream stream() const { return stream_; }
   void bind_thread() const;  // makes the context current on another thread
 

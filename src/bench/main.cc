@@ -1,0 +1,109 @@
+// foretile_bench_tool: the GPU checks and benchmarks without the rest of the command-line tool. bench/gpu.sh runs it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "bench/bench.h"
+#include "bench/verify.h"
+#include "foretile/device/catalogue.h"
+#include "model/text.h"
+
+namespace {
+
+using namespace foretile;
+
+Configuration configuration_of(const std::string& text) {
+  std::string error;
+  const auto c = configuration_from(text, error);
+  if (!c) throw std::invalid_argument("configuration: " + error);
+  return *c;
+}
+
+DType dtype_of(const std::string& text) {
+  const auto t = dtype_from(text);
+  if (!t) throw std::invalid_argument("dtype is '" + text + "'; allowed: fp32, fp16, bf16");
+  return *t;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"GPU checks and benchmarks of Foretile"};
+  app.require_subcommand(1);
+  const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+
+  bench::VerifyOptions v;
+  std::string v_configuration;
+  CLI::App* verify = app.add_subcommand("verify", "random products against fp64");
+  verify->add_option("--count", v.count), verify->add_option("--seed", v.seed), verify->add_option("--only", v.only), verify->add_option("--max-size", v.max_size);
+  verify->add_flag("--integers", v.integers), verify->add_flag("--exact-allocations", v.exact_allocations);
+  verify->add_option("--config", v_configuration), verify->add_option("--threads", v.threads), verify->add_option("--device", v.device);
+
+  bench::BenchOptions b;
+  std::string suite = "layers", ms = "2048,4096", in = "bf16", out, configurations, csv;
+  double limit = 0;
+  CLI::App* speed = app.add_subcommand("bench", "our products beside cuBLASLt's best");
+  CLI::App* all = app.add_subcommand("configurations", "every catalogue configuration, quickly");
+  for (CLI::App* sub : {speed, all}) {
+    sub->add_option("--suite", suite, "layers, squares or MxNxK,..."), sub->add_option("--m", ms), sub->add_option("--dtype", in), sub->add_option("--out-dtype", out);
+    sub->add_option("--csv", csv), sub->add_option("--device", b.device);
+    sub->add_option("--configs", configurations, "all, or configurations separated by commas; default: the library's choice");
+  }
+  speed->add_option("--rounds", b.rounds), speed->add_option("--arm-seconds", b.arm_seconds), speed->add_option("--winners", b.winners_path);
+  speed->add_flag("!--no-baseline", b.baseline);
+  all->add_option("--seconds", limit, "start no new shape after so long");
+  CLI::App* host = app.add_subcommand("host-time", "the host's part of a repeated call");
+  CLI11_PARSE(app, argc, argv);
+
+  if (*verify) {
+    if (!v_configuration.empty()) v.configuration = configuration_of(v_configuration);
+    v.progress = say;
+    const bench::VerifyResult r = bench::verify(v);
+    std::printf("%s", r.text().c_str());
+    return r.passed() ? 0 : 1;
+  }
+  if (*host) {
+    const bench::HostTime t = bench::host_time(b.device);
+    std::printf("host time of a repeated call: %.2f us from entry to the driver's launch function (%.2f us with changing pointers), %.2f us in all\n", t.entry_to_launch_us, t.changing_pointers_us,
+                t.whole_call_us);
+    return t.entry_to_launch_us <= 3 ? 0 : 1;
+  }
+  b.in = dtype_of(in), b.out = out.empty() ? b.in : dtype_of(out);
+  b.shapes = bench::suite_shapes(suite, suite == "layers" || suite == "squares" ? bench::parse_sizes(ms) : std::vector<i64>{});
+  if (configurations == "all") {
+    b.configurations.assign(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations));
+  } else {
+    for (std::size_t begin = 0; begin < configurations.size();) {
+      const std::size_t end = std::min(configurations.find(',', begin), configurations.size());
+      b.configurations.push_back(configuration_of(configurations.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+  }
+  b.progress = say;
+  if (*all) {
+    const bench::ConfigurationReport r = bench::bench_configurations(b, limit);
+    std::printf("%s", r.summary().c_str());
+    if (!csv.empty()) r.write_csv(csv);
+    for (const bench::ConfigurationRow& row : r.rows)
+      if (row.verified != "ok") return 1;
+    return r.rows.empty();
+  }
+  const bench::BenchReport r = bench::bench(b);
+  std::printf("%s", r.table().c_str());
+  if (b.baseline && r.cublaslt.empty()) std::printf("%s\n", r.cublaslt_missing.c_str());
+  if (!csv.empty()) r.write_csv(csv);
+  return r.verified() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::invalid_argument& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

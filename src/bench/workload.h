@@ -1,0 +1,75 @@
+// One product laid out for timing: operands on the GPU with rotating weights, and its launches by either library.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "bench/cublaslt.h"
+#include "bench/gpu.h"
+#include "bench/nvml.h"
+#include "bench/suites.h"
+#include "foretile/foretile.h"
+
+namespace foretile::bench {
+
+// Device memory for the largest of a list of shapes.
+class Arena {
+ public:
+  Arena(const Gpu& gpu, const std::vector<Shape>& shapes, DType in, DType out, bool baseline);
+  static i64 copies(const Shape& s, DType in);  // of the weights: more than 512 MB together, at least one
+
+  const Gpu& gpu;
+  Buffer a, b, d, baseline_d, workspace, sum, error, verdict;
+};
+
+class Workload {
+ public:
+  Workload(Arena& arena, const Shape& shape, DType in, DType out);
+
+  const Shape& shape() const { return shape_; }
+  const Operation& operation() const { return operation_; }  // with alignment classes
+  Problem problem() const { return {shape_.m, shape_.n, shape_.k, 1}; }
+  double flop() const { return flop_count(problem()); }
+  i64 copies() const { return copies_; }
+  void* weights(i64 copy) const;
+
+  // One product with weights `copy % copies()`; null configuration: the library's choice.
+  Matmul call(i64 copy, const Configuration* configuration) const;
+  void run(i64 copy, const Configuration* configuration) const;  // throws on an error status
+  Configuration chosen() const;
+
+  void poison() const;  // both outputs become NaN
+  // Whether D, as a launch with weights `copy` left it, is right: sampled rows against fp64, and with `other` every
+  // element against the baseline's. Empty, or what is wrong. `bound_used` as in VerifyResult::worst.
+  std::string judge(i64 copy, bool other, double& bound_used) const;
+
+ private:
+  Arena& arena_;
+  Shape shape_;
+  Operation operation_;
+  i64 copies_;
+};
+
+// A graph of launches that is replayed for timing.
+struct Arm {
+  std::unique_ptr<GraphReplay> graph;
+  i64 launches = 0;
+};
+struct ArmTime {
+  double microseconds = 0;  // a launch
+  double mhz = 0, watts = 0, joules = 0;  // joules a launch
+};
+// `launch(i)` puts launch i on the stream; called once outside the graph first, for every i.
+template <class F> Arm make_arm(const Gpu& gpu, i64 launches, F&& launch) {
+  for (i64 i = 0; i < launches; ++i) launch(i);
+  gpu.synchronize();
+  Arm arm;
+  arm.launches = launches;
+  arm.graph = std::make_unique<GraphReplay>(gpu, [&] {
+    for (i64 i = 0; i < launches; ++i) launch(i);
+  });
+  return arm;
+}
+// Replays for about `seconds` (at least once) and reads clock and power meanwhile; `nvml` null: does not.
+ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvml);
+
+}  // namespace foretile::bench
