@@ -1,0 +1,2 @@
+target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tools/counters/cases.cc)
+target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tools/counters)
