@@ -12,7 +12,10 @@ namespace foretile {
 
 namespace {
 
-double fourth(double x) { return x * x * x * x; }
+double sixteenth_power(double x) {
+  x *= x, x *= x, x *= x;
+  return x * x;
+}
 
 // Instructions a value of D costs in the epilogue: conversion and store to staging, then what the operation adds.
 // Counted in the code of device/epilogue/: multiply-adds and conversions, the special functions' expansions.
@@ -34,9 +37,10 @@ double epilogue_instructions(const Operation& o) {
 // ---- sm90 ---------------------------------------------------------------------------------------------------
 // wgmma m64nNk16 reads its A rows and its B columns of 32 bytes from shared memory; every consumer warpgroup reads the
 // B tile for itself. TMA writes both tiles once.
-double shared_bytes_a_step(const Configuration& c) {
+double shared_bytes_a_step(const Operation& o, const Configuration& c, const Problem& p) {
   const double bands = c.tile_m / sm90::kMmaRows;
-  return bands * (sm90::kMmaRows + c.tile_n) * sm90::kTileRowBytes + sm90::stage_bytes(c);
+  const double read = bands * (sm90::kMmaRows + c.tile_n), written = double(sm90::a_box_rows(c, p.m)) * c.cluster_n + c.tile_n;
+  return (read + written) * sm90::slabs(o, c) * sm90::kTileRowBytes;
 }
 
 void sm90_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x) {
@@ -44,14 +48,21 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
   const double rate = machine.tensor_rate(o.a) * k.mma_efficiency;
   x.steps = ceil_div(p.k, c.tile_k);
   x.step_math = 2.0 * c.tile_m * c.tile_n * c.tile_k / rate;
-  x.step_shared = shared_bytes_a_step(c) / machine.shared_bytes_per_clock;
+  x.step_shared = shared_bytes_a_step(o, c, p) / machine.shared_bytes_per_clock;
   // What the ring asks of L2: real rows only, a multicast tile once a cluster.
   const double rows = std::min<double>(c.tile_m, double(p.m)) / c.cluster_n, columns = std::min<double>(c.tile_n, double(p.n)) / c.cluster_m;
-  const double bytes = (rows + columns) * sm90::kTileRowBytes;
-  x.step_l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / machine.l2_bytes_per_clock);
-  const double latency = machine.tma_latency + machine.l2_latency + (1 - x.traffic.l2_hit_rate) * (machine.dram_latency - machine.l2_latency);
-  x.step_latency = latency * machine.latency_load / c.stages;
-  x.step = norm(x.step_math, x.step_shared, x.step_l2, x.step_latency);
+  const double bytes = (rows + columns) * c.tile_k * size_of(o.a);
+  x.step_l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
+  // A stage is full when its slowest line has come, and that one comes from DRAM. A stage is busy while it is loaded and
+  // while it is multiplied; the other stages cover the load.
+  const double latency = (machine.dram_latency + machine.tma_latency) * machine.latency_load;
+  x.step_latency = latency / (c.stages - 1);
+  // The barrier round of a stage: the producer waits, announces and issues; consumers wait, issue and release.
+  const bool cluster = c.cluster_m * c.cluster_n > 1;
+  x.step_issue = k.step_clocks + sm90::slabs(o, c) * k.slab_clocks;
+  const double meeting = cluster ? k.cluster_step_clocks : 0;
+  x.step = norm(x.step_math, x.step_shared, x.step_l2, x.step_latency, x.step_issue) + meeting;
+  const double fed = norm(x.step_math, x.step_shared, x.step_issue) + meeting;  // with its tiles already there
 
   // Epilogue of one tile by one block. Ping-pong: one warpgroup alone.
   const double warpgroups = c.schedule == Schedule::pingpong ? 1 : sm90::consumer_warpgroups(c);
@@ -69,13 +80,14 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
     x.epilogue_fixed = (o.has_c || o.has_residual ? k.operand_clocks * sm90::bands_per_warpgroup(c) : 0);
   }
   x.epilogue = norm(x.epilogue_issue, x.epilogue_shared, x.epilogue_store) + x.epilogue_fixed;
-  x.tile_clocks = k.tile_clocks;
+  x.tile_clocks = k.tile_clocks + (cluster ? k.cluster_tile_clocks : 0);
 
   const double multiply = double(x.steps) * x.step;
   const double rounds = double(x.rounds);
   if (c.schedule == Schedule::cooperative) {
-    x.epilogue_exposed = x.epilogue;
-    x.core_clocks = rounds * (multiply + x.tile_clocks + x.epilogue);
+    // The ring fills up under the epilogue: where the loop waits for its tiles, that gains a ring of steps.
+    x.epilogue_exposed = x.epilogue - std::min(x.epilogue, (x.step - fed) * double(min_of(c.stages, x.steps))) * (rounds - 1) / rounds;
+    x.core_clocks = rounds * (multiply + x.tile_clocks + x.epilogue_exposed);
   } else {
     // Two warpgroups take turns at the tensor cores. A warpgroup's own round trip is multiply + epilogue, and in it the
     // other one multiplies too: a pair of tiles takes the longer of the two. The last tile's epilogue shows whole.
@@ -83,10 +95,10 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
     x.epilogue_exposed = a_tile - multiply - x.tile_clocks + x.epilogue / rounds;
     x.core_clocks = rounds * a_tile + x.epilogue;
   }
-  x.fill = k.fill_clocks + latency;
+  x.fill = k.fill_clocks + machine.dram_latency + machine.tma_latency;
   const double tiles = double(x.tiles) * c.cluster_m * c.cluster_n;
   x.flops_executed = tiles * 2.0 * c.tile_m * c.tile_n * double(x.steps) * c.tile_k;
-  x.shared_traffic = tiles * (double(x.steps) * shared_bytes_a_step(c) + (sm90::stages_d(o) ? 2 * tile_d : 0));
+  x.shared_traffic = tiles * (double(x.steps) * shared_bytes_a_step(o, c, p) + (sm90::stages_d(o) ? 2 * tile_d : 0));
 }
 
 // ---- simt ---------------------------------------------------------------------------------------------------
@@ -110,7 +122,7 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
   const double issue = instructions * warps / machine.schedulers / k.efficiency;
   const double rows = std::min<double>(c.tile_m, double(p.m)), columns = std::min<double>(c.tile_n, double(p.n));
   const double bytes = (rows * size_of(o.a) + columns * size_of(o.b)) * c.tile_k;
-  const double l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / machine.l2_bytes_per_clock);
+  const double l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
 
   x.step_math = blocks * math, x.step_shared = blocks * shared, x.step_issue = blocks * issue, x.step_l2 = blocks * l2;
   // A block alone: the loads of the next step fly under its multiply, or the multiply waits for them.
@@ -135,34 +147,60 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
 }
 
 // ---- time and power ------------------------------------------------------------------------------------------
+// norm() of two, which the search for the clock evaluates over and over: with r the ratio of the smaller to the larger.
+double norm_of_two(double x, double y) {
+  const double top = std::max(x, y), r = sixteenth_power(std::min(x, y) / std::max(top, 1e-300));
+  return r < 1e-6 ? top : top * std::sqrt(std::sqrt(std::sqrt(std::sqrt(1 + r))));
+}
+
+// Rounds that fill the machine share DRAM; the blocks of a last, partial round have it to themselves and are as slow as
+// one block is.
 double seconds_at(const Anatomy& x, double clock) {
-  return x.launch_seconds + x.fill / clock + norm(x.core_clocks / clock, x.dram_seconds);
+  const double core = x.core_clocks / clock, full = x.full_share, last = 1.0 / double(x.rounds);
+  const double around = x.launch_seconds + x.fill / clock;
+  if (x.full_share >= 1 || x.rounds == 1) return around + norm_of_two(core, x.dram_seconds);
+  return around + norm_of_two(core * (1 - last), x.dram_seconds * full) + norm_of_two(core * last, x.dram_seconds * (1 - full));
 }
 
-// Board power at clock `clock`: everything on the SMs' supply goes with the voltage squared.
-double watts_at(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions, const Anatomy& x, double clock) {
-  const double voltage = 1 - machine.voltage_slope * (1 - clock / (machine.boost_mhz * 1e6));
+// Energy of the whole kernel on the SMs' supply at boost voltage, and beside it.
+struct Energy {
+  double on_chip = 0, off_chip = 0;  // J
+};
+Energy energy_of(const Machine& machine, const Problem& p, const Conditions& conditions, Family family, const Anatomy& x) {
   const double real = flop_count(p), padding = std::max(0.0, x.flops_executed - real);
-  const double fma_energy = conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy;
-  // FP32 cores pay about as much a multiply-add as the clocks of the SM around it: counted in clock_energy alone.
-  const double math = machine.tensor_rate(o.a) > 0 && x.launch.registers > 0 ? real * fma_energy + padding * machine.zero_flop_energy : 0;
-  const double seconds = seconds_at(x, clock);
-  const double busy_clocks = x.core_clocks * x.busy_sms;
-  const double on_chip = math + x.shared_traffic * machine.shared_energy + x.traffic.l2_bytes() * machine.l2_energy + busy_clocks * machine.clock_energy;
-  return machine.power_idle + (on_chip * voltage * voltage + x.traffic.dram_bytes() * machine.dram_energy) / seconds;
+  // FP32 cores take about as much a multiply-add as tensor cores take for several: never near the limit, left out.
+  const double multiply = family == Family::sm90 ? real * (conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy) + padding * machine.zero_flop_energy : 0;
+  const double busy_clocks = x.core_clocks * x.busy_sms * (double(x.tiles) / double(x.rounds * x.concurrent));
+  return {multiply + x.shared_traffic * machine.shared_energy + x.traffic.l2_bytes() * machine.l2_energy + busy_clocks * machine.clock_energy,
+          x.traffic.dram_bytes() * machine.dram_energy};
 }
 
-double clock_of(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions, const Anatomy& x) {
+// Board power at clock `clock`: what is on the SMs' supply goes with the voltage squared.
+double watts_at(const Machine& machine, const Energy& energy, const Anatomy& x, double clock) {
+  const double voltage = 1 - machine.voltage_slope * (1 - clock / (machine.boost_mhz * 1e6));
+  return machine.power_idle + (energy.on_chip * voltage * voltage + energy.off_chip) / seconds_at(x, clock);
+}
+
+double clock_of(const Machine& machine, const Energy& energy, const Conditions& conditions, const Anatomy& x) {
   const double boost = machine.boost_mhz * 1e6;
   if (conditions.regime == Regime::fixed_clock) return conditions.mhz * 1e6;
-  const double high = boost * machine.burst_clock;
-  if (conditions.regime == Regime::burst || watts_at(machine, o, p, conditions, x, high) <= machine.power_limit) return high;
-  double lo = boost * std::min(machine.sustained_clock, machine.burst_clock), hi = high;
-  for (int i = 0; i < 10; ++i) {  // to a thousandth of the range
-    const double middle = (lo + hi) / 2;
-    (watts_at(machine, o, p, conditions, x, middle) > machine.power_limit ? hi : lo) = middle;
+  double hi = boost * machine.burst_clock;
+  if (conditions.regime == Regime::burst) return hi;
+  double above = watts_at(machine, energy, x, hi) - machine.power_limit;
+  if (above <= 0) return hi;
+  double lo = boost * std::min(machine.sustained_clock, machine.burst_clock);
+  double below = watts_at(machine, energy, x, lo) - machine.power_limit;
+  if (below >= 0) return lo;
+  // False position with the Illinois correction: power is smooth and rises with the clock.
+  double clock = lo;
+  for (int i = 0; i < 6; ++i) {
+    clock = (lo * above - hi * below) / (above - below);
+    const double here = watts_at(machine, energy, x, clock) - machine.power_limit;
+    if (std::abs(here) < 1e-3 * machine.power_limit) break;
+    if (here > 0) hi = clock, above = here, below /= 2;
+    else lo = clock, below = here, above /= 2;
   }
-  return lo;
+  return clock;
 }
 
 Bound bound_of(const Forecast& f, Family family) {
@@ -204,8 +242,8 @@ const char* name_of(Bound bound) {
 double norm(double x, double y, double z, double w, double v) {
   const double top = std::max({x, y, z, w, v});
   if (!(top > 0)) return 0;
-  const auto eighth = [&](double a) { const double f = fourth(a / top); return f * f; };
-  return top * std::sqrt(std::sqrt(std::sqrt(eighth(x) + eighth(y) + eighth(z) + eighth(w) + eighth(v))));
+  const double sum = sixteenth_power(x / top) + sixteenth_power(y / top) + sixteenth_power(z / top) + sixteenth_power(w / top) + sixteenth_power(v / top);
+  return top * std::sqrt(std::sqrt(std::sqrt(std::sqrt(sum))));
 }
 
 const char* why_not_on(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
@@ -238,14 +276,16 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   x.rounds = ceil_div(x.tiles, x.concurrent);
   x.busy_sms = int(min_of(x.sms, x.concurrent * x.launch.cluster));
   x.blocks_on_sm = int(max_of(1, ceil_div(x.concurrent * x.launch.cluster, x.sms)));
+  x.full_share = double(x.tiles / x.concurrent * x.concurrent) / double(x.tiles);
   x.traffic = traffic(machine, o, c, p, x.grid, x.concurrent);
   if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, x);
   else simt_clocks(machine, o, c, p, x);
 
   x.launch_seconds = machine.launch_seconds;
   x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
-  x.clock = clock_of(machine, o, p, conditions, x);
-  x.watts = std::min(machine.power_limit, watts_at(machine, o, p, conditions, x, x.clock));
+  const Energy energy = energy_of(machine, p, conditions, c.family, x);
+  x.clock = clock_of(machine, energy, conditions, x);
+  x.watts = std::min(machine.power_limit, watts_at(machine, energy, x, x.clock));
   x.core_seconds = x.core_clocks / x.clock;
   x.fill_seconds = x.fill / x.clock;
 

@@ -36,6 +36,7 @@ struct Machine {
   double burst_clock = 0, sustained_clock = 0;  // fractions of boost: tensor work in short bursts; floor under the power limit
 
   double l2_bytes = 0, l2_bytes_per_clock = 0, l2_port_bytes_per_clock = 0;  // all of it; what one SM can draw
+  double l2_coalescing = 0;  // requests of neighbouring SMs for the same line that L2 answers with one transfer
   double dram_bytes = 0, dram_bandwidth = 0, dram_efficiency = 0;            // bandwidth: B/s, data sheet
   double shared_latency = 0, l2_latency = 0, dram_latency = 0, tma_latency = 0;  // clocks; tma: on top of L2's or DRAM's
   double launch_seconds = 0;  // back-to-back launches of an empty kernel in a graph
@@ -49,7 +50,11 @@ struct Machine {
   // Constants of our kernels on this GPU, calibrated. sm90: only where the compute capability is 9.0.
   struct Sm90 {
     double mma_efficiency = 0;         // of the tensor rate, a steady multiply loop
+    double step_clocks = 0;            // the barrier round of one stage, where nothing else takes as long
+    double slab_clocks = 0;            // on top for each slab of 128 bytes along K: two TMA boxes and four wgmma
+    double cluster_step_clocks = 0;    // a step in a cluster: both blocks must have freed the stage
     double tile_clocks = 0;            // a tile: the loop drains and starts again
+    double cluster_tile_clocks = 0;    // the same in a cluster, on top
     double chunk_clocks = 0;           // a staging chunk of D: two barriers, a fence, the issue of the store
     double store_bytes_per_clock = 0;  // what one SM stores to L2
     double operand_clocks = 0;         // a chunk with C or residual: their loads
