@@ -1,7 +1,7 @@
 # The command-line tool: build/foretile. Also programs of other layers: src/<layer>/main.cc becomes foretile_<layer>_tool.
+find_package(CLI11 REQUIRED)
 file(GLOB cli_sources CONFIGURE_DEPENDS src/cli/*.cc)
 if(cli_sources)
-  find_package(CLI11 REQUIRED)
   foretile_layer(cli foretile_bench foretile_api foretile_emulator foretile_runtime foretile_reference foretile_model
                  fmt::fmt-header-only CLI11::CLI11 nlohmann_json::nlohmann_json)
   add_executable(foretile_tool src/cli/main.cc)
@@ -18,6 +18,6 @@ foreach(layer catalogue bench)
         target_link_libraries(foretile_${layer}_tool PRIVATE ${dependency})
       endif()
     endforeach()
-    target_link_libraries(foretile_${layer}_tool PRIVATE fmt::fmt-header-only)
+    target_link_libraries(foretile_${layer}_tool PRIVATE fmt::fmt-header-only CLI11::CLI11)
   endif()
 endforeach()

@@ -1,0 +1,92 @@
+// foretile cache: the compiled kernels on disk.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <ctime>
+#include <memory>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "runtime/cache.h"
+
+namespace foretile::cli {
+
+namespace {
+
+struct Options {
+  std::string what = "list";
+  bool stale = false;
+  Output output;
+};
+
+std::string date_text(std::int64_t seconds) {
+  const std::time_t t = std::time_t(seconds);
+  std::tm parts{};
+  char text[20];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", localtime_r(&t, &parts));
+  return text;
+}
+
+int cache_command(const Options& options) {
+  if (options.what != "list" && options.what != "clear") throw BadInput(fmt::format("\"{}\" is not something the cache can do; allowed: list, clear", options.what));
+  if (options.stale && options.what != "clear") throw BadInput("--stale belongs to: foretile cache clear");
+  std::string why_none;
+  const std::string folder = cache_folder(why_none);
+  if (folder.empty()) throw NotPossible("there is no cache folder: " + why_none);
+  DiskCache cache(folder);
+  auto json = envelope("cache");
+  json["folder"] = folder;
+
+  if (options.what == "clear") {
+    const int removed = cache.clear(options.stale);
+    json["removed"] = removed;
+    if (options.output.json) print_json(json);
+    else fmt::print("{} {}entr{} removed from {}\n", removed, options.stale ? "stale " : "", removed == 1 ? "y" : "ies", folder);
+    return kOk;
+  }
+  const auto entries = cache.list();
+  double bytes = 0;
+  json["entries"] = nlohmann::ordered_json::array();
+  Table table;
+  table.column("operation").column("configuration").column("for").column("registers", Align::right, true).column("compiled in", Align::right, true).column("on", Align::left, true).column("state");
+  for (const DiskCache::Listed& e : entries) {
+    bytes += double(e.bytes);
+    nlohmann::ordered_json row = {{"file", e.file}, {"bytes", e.bytes}, {"modified", e.modified}};
+    if (e.entry) {
+      const bool stale = e.entry->sources != device_sources_digest();
+      row.update(nlohmann::ordered_json{{"state", stale ? "stale" : "current"}, {"operation", e.entry->operation}, {"configuration", e.entry->configuration}, {"architecture", e.entry->architecture}, {"registers", e.entry->kernel.registers}, {"compiler", e.entry->kernel.compiler}, {"flags", e.entry->kernel.flags}, {"seconds", e.entry->kernel.seconds}});
+      table.row({e.entry->operation, e.entry->configuration, e.entry->architecture, std::to_string(e.entry->kernel.registers), time_text(e.entry->kernel.seconds), date_text(e.modified), {stale ? "stale" : "current", stale ? Style::dim : Style::plain}});
+    } else {
+      row["state"] = "damaged";
+      table.row({e.file, "", "", "", "", date_text(e.modified), {"damaged", Style::bad}});
+    }
+    json["entries"].push_back(row);
+  }
+  if (options.output.json) {
+    print_json(json);
+    return kOk;
+  }
+  if (!entries.empty()) fmt::print("{}\n", table.text());
+  fmt::print("{} kernel{}, {} in {}\n", entries.size(), entries.size() == 1 ? "" : "s", bytes_text(bytes), folder);
+  return kOk;
+}
+
+}  // namespace
+
+void add_cache(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("cache", "compiled kernels on disk: list or clear them");
+  command->add_option("what", options->what, "list or clear [list]")->type_name("WHAT");
+  command->add_flag("--stale", options->stale, "with clear: only what this version can no longer use");
+  options->output.add_to(*command);
+  command->footer(R"(Kernels are compiled when first used and kept in FORETILE_CACHE, else $XDG_CACHE_HOME/foretile, else ~/.cache/foretile,
+each with its generated source beside it.
+
+Examples:
+  foretile cache
+  foretile cache clear --stale)");
+  command->callback([options, &action] { action = [options] { return cache_command(*options); }; });
+}
+
+}  // namespace foretile::cli

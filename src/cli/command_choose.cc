@@ -1,0 +1,78 @@
+// foretile choose: every configuration of the catalogue, ranked by forecast.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "model/text.h"
+
+namespace foretile::cli {
+
+namespace {
+
+struct Options {
+  ProductOptions product;
+  MachineOptions machine;
+  Output output;
+};
+
+int choose_command(const Options& options) {
+  const Problem p = options.product.problem();
+  const Operation o = options.product.operation();
+  const Machine machine = options.machine.load();
+  const Conditions conditions = options.machine.conditions();
+  const Choice choice = choose(machine, o, p, conditions);
+
+  if (options.output.json) {
+    auto json = envelope("choose");
+    json["product"] = json_of(o, p);
+    json["machine"] = machine.name;
+    json["ranked"] = nlohmann::ordered_json::array();
+    for (const Candidate& c : choice.ranked) json["ranked"].push_back({{"configuration", text_of(c.configuration)}, {"forecast", json_of(c.forecast)}});
+    json["ruled_out"] = nlohmann::ordered_json::array();
+    for (const RuledOut& r : choice.ruled_out) json["ruled_out"].push_back({{"configuration", text_of(r.configuration)}, {"reason", r.reason}});
+    print_json(json);
+    return kOk;
+  }
+
+  fmt::print("{}, {}\non {}, {}\n\n", shape_text(p), operation_line(o), machine.full_name, regime_text(conditions));
+  Table table;
+  table.column("configuration").column("forecast", Align::right).column("to best", Align::right).column("bound by").column("waves", Align::right);
+  table.column("blocks/SM", Align::right, true).column("registers", Align::right, true).column("shared", Align::right, true);
+  for (const Candidate& c : choice.ranked) {
+    const Forecast& f = c.forecast;
+    const double best = choice.ranked.front().forecast.seconds;
+    const Style style = &c == &choice.ranked.front() ? Style::bold : Style::plain;
+    table.row({{text_of(c.configuration), style}, {time_text(f.seconds), style}, best > 0 ? fmt::format("{:.2f}", f.seconds / best) : "-", name_of(f.bound), fmt::format("{:.2f}", f.waves), std::to_string(f.blocks_per_sm),
+               fmt::format("{}{}", f.registers_estimated ? "~" : "", f.registers), bytes_text(f.shared_bytes)});
+  }
+  fmt::print("{}", table.text());
+  if (!choice.ruled_out.empty()) {
+    Table out;
+    out.column("ruled out").column("because");
+    for (const RuledOut& r : choice.ruled_out) out.row({text_of(r.configuration), r.reason});
+    fmt::print("\n{}", out.text());
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void add_choose(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("choose", "rank every configuration for a product; no GPU needed");
+  options->product.add_to(*command);
+  options->machine.add_to(*command);
+  options->output.add_to(*command);
+  command->footer(R"(Examples:
+  foretile choose --m 4096 --n 6144 --k 4096                       the first line is what the library would run
+  foretile choose --m 1 --n 4096 --k 4096 --machine rtx4090        on another GPU
+  foretile choose --m 64 --n 4095 --k 4095                         rows that TMA cannot address: see what is ruled out, and why
+~ before a register count: estimated, not read from compiled code.)");
+  command->callback([options, &action] { action = [options] { return choose_command(*options); }; });
+}
+
+}  // namespace foretile::cli

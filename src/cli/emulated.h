@@ -1,0 +1,41 @@
+// A product run by the library's own kernel source in the CPU emulator and judged against the fp64 reference.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "emulator/emulator.h"
+#include "foretile/device/configuration.h"
+#include "reference/gemm_data.h"
+
+namespace foretile::cli {
+
+struct EmulatedCheck {
+  Operation operation;  // with the alignment classes it really ran with
+  Configuration configuration;
+  Problem problem;
+  int sms = 0;
+  emulator::Report report;
+  reference::CheckResult result;
+  std::string damage;  // bytes overwritten that no kernel may touch
+  double seconds = 0;  // in the emulator
+
+  bool passed() const { return report.clean() && result.passed() && damage.empty(); }
+  std::string failure() const;  // one line: why passed() is false
+};
+
+// Runs in the calling thread. `o`'s alignment classes are kept: where `any` is wanted and the sizes would give TMA
+// alignment, the pointers are moved off it. `sms`: how many SMs are pretended.
+EmulatedCheck emulate_and_check(const Operation& o, const Configuration& c, const Problem& p, const reference::GemmDataOptions& data, const emulator::Options& options, int sms);
+
+// A smaller problem of the same kind that takes about `budget` multiply-adds: the remainders of M, N and K against the
+// tile stay what they are, and where the budget allows there are several tiles and more steps of K than the ring is deep.
+Problem cut(const Configuration& c, const Problem& p, double budget);
+
+// Multiply-adds the emulator does for it, whole tiles counted.
+double emulated_work(const Configuration& c, const Problem& p);
+// Seconds it is expected to take: a rough figure, for progress and for `cut` (see kWorkPerSecond).
+double expected_seconds(const Configuration& c, const Problem& p);
+
+nlohmann::ordered_json json_of(const EmulatedCheck& check);
+
+}  // namespace foretile::cli

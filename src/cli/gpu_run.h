@@ -1,0 +1,23 @@
+// One product on the GPU, through the public call: checked against fp64 and timed.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "foretile/device/configuration.h"
+#include "foretile/device/operation.h"
+
+namespace foretile::cli {
+
+struct GpuRun {
+  std::string gpu;       // as the driver prints it
+  int compute_capability = 0, sms = 0;
+  std::string wrong;     // empty: D is right and no byte around the operands changed
+  double bound_used = 0; // largest part of the rounding bound; 1 is the edge
+  double first_seconds = 0;  // the first call: choosing, compiling or loading, launching
+  double seconds = 0;        // a repeated call in a graph; operands stay in L2 where they fit
+};
+
+// Throws NotPossible without a GPU and std::runtime_error for what the driver objects to.
+GpuRun run_on_gpu(const Operation& o, const Problem& p, float alpha, float beta, const std::optional<Configuration>& configuration, int sm_budget, u64 seed);
+
+}  // namespace foretile::cli

@@ -1,0 +1,76 @@
+// What goes to people: colour, aligned tables, progress. Data goes to standard output, all else to standard error.
+#pragma once
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace foretile::cli {
+
+// Colour only on a terminal, and not where NO_COLOR is set (no-color.org) or TERM is "dumb".
+bool use_colour(std::FILE* stream);
+// Columns of the terminal on standard output; else COLUMNS; else 120.
+int terminal_width();
+
+enum class Style { plain, bold, dim, good, bad };
+std::string styled(std::string_view text, Style style);  // for standard output
+
+// "12.3 us": three digits and the unit that fits. Not a number or infinite: "-".
+std::string time_text(double seconds);
+std::string bytes_text(double bytes);    // "33.6 MB", decimal
+std::string count_text(double number);   // "650", "1.23e+06"
+
+enum class Align { left, right };
+
+class Table {
+ public:
+  // An optional column is left out where the terminal is too narrow; the last such first.
+  Table& column(std::string heading, Align align = Align::left, bool optional = false);
+  struct Cell {
+    std::string text;
+    Style style = Style::plain;
+    Cell(std::string t, Style s = Style::plain) : text(std::move(t)), style(s) {}
+    Cell(const char* t) : text(t) {}
+  };
+  void row(std::vector<Cell> cells);
+  // A line of its own across the table.
+  void section(std::string title);
+  std::string text(int width = terminal_width()) const;
+
+ private:
+  struct Column {
+    std::string heading;
+    Align align;
+    bool optional;
+  };
+  struct Row {
+    bool is_section = false;
+    std::vector<Cell> cells;
+  };
+  std::vector<Column> columns_;
+  std::vector<Row> rows_;
+};
+
+// "label 3/42: what" on standard error: rewritten in place on a terminal, elsewhere a line every five seconds. Silent in
+// the first second, so that quick work shows nothing. Safe from many threads.
+class Progress {
+ public:
+  Progress(std::string label, int total);
+  ~Progress();
+  void done(int count, std::string_view what);
+  void say(std::string_view text);  // instead of a count
+  void finish();  // clears the line
+
+ private:
+  void show(const std::string& text);
+  std::string label_;
+  int total_;
+  bool terminal_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point start_, last_;
+  std::mutex mutex_;
+};
+
+}  // namespace foretile::cli
