@@ -169,6 +169,7 @@ Machine parse_machine(std::string_view name, std::string_view text) {
   Machine m;
   m.name = std::string(name);
   m.full_name = text_at(root, name, "full_name");
+  m.validation = text_at(root, name, "validation");
   if (const toml::array* names = root["driver_names"].as_array()) {
     for (const auto& n : *names) {
       if (!n.is_string()) bad(name, "driver_names must be a list of texts");
@@ -183,7 +184,7 @@ Machine parse_machine(std::string_view name, std::string_view text) {
   const int stated = root["sm"]["compute_capability"]["value"].value_or(0);
   for (const auto& [k, node] : root) {
     const std::string section(k.str());
-    if (section == "full_name" || section == "driver_names") continue;
+    if (section == "full_name" || section == "validation" || section == "driver_names") continue;
     const toml::table* table = node.as_table();
     if (!table) bad(name, fmt::format("'{}' must be a section", section));
     for (const auto& [kk, entry] : *table) {
@@ -264,6 +265,7 @@ Machine derive(const Machine& from, std::string_view driver_name, int compute_ca
   m.compute_capability = compute_capability;
   m.sms = sms;
   m.derived = true;
+  m.validation = fmt::format("none: derived from {}", from.name);
   for (double Machine::*total : {&Machine::l2_bytes, &Machine::l2_bytes_per_clock, &Machine::dram_bytes, &Machine::dram_bandwidth,
                                  &Machine::power_limit, &Machine::power_idle})
     m.*total *= scale;

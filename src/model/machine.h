@@ -20,6 +20,7 @@ struct Machine {
   std::string name;       // "h200"; of a derived machine "h200~NVIDIA GH200 480GB (sm_90, 132 SMs)"
   std::string full_name;  // "NVIDIA H200 SXM 141 GB"
   std::vector<std::string> driver_names;  // parts of the name the driver prints for this GPU
+  std::string validation;                 // what the forecasts for this GPU were held against, in words
   int compute_capability = 0;             // 90
   int sms = 0;
   bool derived = false;   // made by machine_for_device from the nearest machine file, not validated

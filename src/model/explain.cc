@@ -1,0 +1,277 @@
+#include "model/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "foretile/device/catalogue.h"
+#include "foretile/device/legality.h"
+#include "model/text.h"
+
+namespace foretile {
+
+namespace {
+
+// Numbers as people write them: four significant digits, no trailing zeros.
+std::string number(double x) {
+  if (x == 0) return "0";
+  const double size = std::abs(x);
+  if (size >= 1e7 || size < 1e-3) return fmt::format("{:.3e}", x);
+  std::string s = fmt::format("{:.{}f}", x, std::clamp(3 - int(std::floor(std::log10(size))), 0, 6));
+  if (s.find('.') != std::string::npos) {
+    s.erase(s.find_last_not_of('0') + 1);
+    if (s.back() == '.') s.pop_back();
+  }
+  return s;
+}
+std::string microseconds(double seconds) { return number(seconds * 1e6) + " us"; }
+std::string megabytes(double bytes) { return number(bytes / 1e6) + " MB"; }
+std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
+
+class Explanation {
+ public:
+  Explanation(const Machine& m, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions)
+      : machine_(m), o_(o), c_(c), p_(p), conditions_(conditions), x_(anatomy(m, o, c, p, conditions)) {}
+
+  std::string text() {
+    if (p_.m == 0 || p_.n == 0 || p_.batch == 0)
+      return fmt::format("M = {}, N = {}, batch = {}: nothing to compute, nothing is launched.\n", p_.m, p_.n, p_.batch);
+    headline();
+    line("\nKernel. {}", path_text(machine_, o_, c_, p_));
+    work();
+    occupancy();
+    traffic();
+    c_.family == Family::sm90 ? sm90_step() : simt_step();
+    epilogue();
+    clock();
+    together();
+    alternatives();
+    line("\nHow far to trust it. Held against: {}.{}", machine_.validation,
+         x_.registers.estimated ? " Registers are estimated: this operation and configuration are not in the checked-in table." : "");
+    constants();
+    return std::move(out_);
+  }
+
+ private:
+  template <class... T>
+  void line(fmt::format_string<T...> format, T&&... args) {
+    add(fmt::format(format, std::forward<T>(args)...));
+  }
+  // Numbers the citations in the order they are read, and breaks at kColumns.
+  void add(std::string_view text) {
+    const size_t indent = std::min(text.find_first_not_of(" \n"), text.size());
+    const std::string margin(text.starts_with('\n') ? 2 : indent + 2, ' ');
+    size_t column = 0;
+    while (!text.empty()) {
+      size_t end = std::min(text.find(' ', std::max<size_t>(1, column ? 1 : indent)), text.size());
+      std::string word(text.substr(0, end));
+      text.remove_prefix(end);
+      for (size_t at; (at = word.find(kMark)) != std::string::npos;) {
+        const size_t close = word.find(']', at);
+        word.replace(at, close - at, fmt::format("[{}", index_of(word.substr(at + 2, close - at - 2))));
+      }
+      if (column + word.size() > kColumns && column > margin.size()) {
+        out_ += "\n" + margin;
+        column = margin.size();
+        word.erase(0, word.find_first_not_of(' '));
+      }
+      out_ += word;
+      column += word.size();
+    }
+    out_ += "\n";
+  }
+  size_t index_of(std::string key) {
+    const auto seen = std::find(cited_.begin(), cited_.end(), key);
+    const size_t index = size_t(seen - cited_.begin()) + 1;
+    if (seen == cited_.end()) cited_.push_back(std::move(key));
+    return index;
+  }
+  // A constant of the machine file, with the number under which its source stands at the end.
+  std::string cite(const char* key) {
+    const Fact* fact = machine_.fact(key);
+    return fmt::format("{}{}{}]", fact ? number(fact->value) : "?", kMark, key);
+  }
+
+  void headline() {
+    const Forecast& f = x_.forecast;
+    const char* regime = conditions_.regime == Regime::burst ? "short bursts" : conditions_.regime == Regime::sustained ? "sustained load" : "a fixed clock";
+    line("{} on {}: {}, M = {}, N = {}, K = {}{}", text_of(c_), machine_.name, text_of(o_), p_.m, p_.n, p_.k, p_.batch > 1 ? fmt::format(", batch {}", p_.batch) : "");
+    line("Forecast {}: {} TFLOP/s, {} GB/s of DRAM, for {} and {} data.", microseconds(f.seconds), number(flop_count(p_) / f.seconds / 1e12),
+         number(f.dram_bytes / f.seconds / 1e9), regime, conditions_.data == Data::zeros ? "all-zero" : "random");
+    std::vector<std::pair<double, std::string>> parts = {{f.dram, "DRAM"},       {f.l2, "L2"},           {f.shared_memory, "shared memory"},
+                                                         {f.compute, c_.family == Family::sm90 ? "tensor cores" : "FP32 cores"},
+                                                         {f.issue, "issue and barriers"}, {f.latency, "latency"}, {f.launch, "launch"}};
+    std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::string list;
+    for (const auto& [seconds, name] : parts) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, microseconds(seconds));
+    line("Bound by {}: it alone takes {} of the time; next comes {} with {}.", name_of(f.bound), percent(parts[0].first / f.seconds), parts[1].second,
+         percent(parts[1].first / f.seconds));
+    line("Parts (they overlap, so they do not add up): {}; of latency, epilogues take {}.", list, microseconds(f.epilogue));
+  }
+
+  void work() {
+    const bool sm90 = c_.family == Family::sm90;
+    const int cluster = c_.cluster_m * c_.cluster_n;
+    line("\nWork. Tiles of {} x {}{}: ceil({}/{}) x ceil({}/{}){} = {}.", c_.tile_m * c_.cluster_m, c_.tile_n * c_.cluster_n,
+         cluster > 1 ? " a cluster of two blocks" : "", p_.m, c_.tile_m * c_.cluster_m, p_.n, c_.tile_n * c_.cluster_n,
+         p_.batch > 1 ? fmt::format(" x {} batches", p_.batch) : "", x_.tiles);
+    line("  {} run at once ({}), so {} / {} = {} waves; the busiest block walks {} tile{}, and {} of the tiles come in full rounds.", x_.concurrent,
+         sm90 ? fmt::format("one block an SM, {} of {} SMs", x_.busy_sms, machine_.sms) : fmt::format("{} a SM on {} of {} SMs", x_.blocks_on_sm, x_.busy_sms, machine_.sms),
+         x_.tiles, x_.concurrent, number(x_.forecast.waves), x_.rounds, x_.rounds == 1 ? "" : "s", percent(x_.full_share));
+    line("  They are walked in bands of {} tile rows. Each tile takes ceil({}/{}) = {} steps along K.", x_.grid.group, p_.k, c_.tile_k, x_.steps);
+    line("  Multiplied with its padding: {} GFLOP, of which {} are asked for (2 M N K).", number(x_.flops_executed / 1e9), percent(flop_count(p_) / x_.flops_executed));
+  }
+
+  void occupancy() {
+    const Occupancy& q = x_.occupancy;
+    line("\nOccupancy. A block has {} threads = {} warps, {} registers a thread{}, {} B of shared memory.", x_.launch.threads, q.warps_per_block,
+         x_.registers.count, x_.registers.estimated ? " (estimated)" : "", x_.launch.shared_bytes);
+    const int unit = int(round_up(i64(x_.registers.count) * 32, i64(machine_.register_unit)));
+    line("  Blocks an SM by registers: {} / {} schedulers / {} a warp (rounded up to {}), down, x {} schedulers / {} warps = {}.", cite("sm.registers"),
+         cite("sm.schedulers"), unit, cite("sm.register_unit"), machine_.schedulers, q.warps_per_block, q.by_registers);
+    line("  By shared memory: {} / ({} + {} reserved, rounded up to 128) = {}. By warps: {} / {} = {}. By blocks: {}.", cite("sm.shared_bytes"), x_.launch.shared_bytes,
+         cite("sm.shared_reserved"), q.by_shared_memory, cite("sm.warps"), q.warps_per_block, q.by_warps, cite("sm.blocks"));
+    std::string limits;
+    for (const auto& [blocks, limiter] : {std::pair{q.by_registers, Limiter::registers}, std::pair{q.by_shared_memory, Limiter::shared_memory},
+                                          std::pair{q.by_warps, Limiter::warps}, std::pair{q.by_blocks, Limiter::blocks}})
+      if (blocks == q.blocks_per_sm) limits += (limits.empty() ? "" : " and ") + std::string(name_of(limiter));
+    line("  So {} block{} an SM, limited by {}: {} of the warps an SM can hold.", q.blocks_per_sm, q.blocks_per_sm == 1 ? "" : "s", limits, percent(q.warps_fraction));
+  }
+
+  void traffic() {
+    const Traffic& t = x_.traffic;
+    line("\nTraffic. A {}, B {}, D {}{}: what has to move at least once.", megabytes(t.a_bytes), megabytes(t.b_bytes), megabytes(t.d_bytes),
+         t.extra_bytes > 0 ? fmt::format(", C, bias and residual {}", megabytes(t.extra_bytes)) : "");
+    line("  SMs ask L2 for A once a tile column ({} x {}) and for B once a tile row ({} x {}): {}.", x_.grid.tiles_n, megabytes(t.a_bytes), x_.grid.tiles_m,
+         megabytes(t.b_bytes), megabytes(t.l2_load_bytes));
+    const double once = (t.a_bytes + t.b_bytes) / double(p_.batch);
+    line("  One full wave reads {} of distinct bytes. L2 holds {} B; at that distance {} of what was read is found again: (1.5 L2 - distance) / (0.8 L2), "
+         "from 0 to 1. Both operands whole ({}): {}.", megabytes(t.wave_bytes), cite("l2.bytes"), percent(l2_survival(t.wave_bytes, machine_.l2_bytes)),
+         megabytes(once), percent(l2_survival(once, machine_.l2_bytes)));
+    line("  Over all waves DRAM gives {}, so L2 answers {} of what is asked; DRAM takes {} of D.", megabytes(t.dram_load_bytes), percent(t.l2_hit_rate),
+         megabytes(t.dram_store_bytes));
+    line("  DRAM time: {} / ({} B/s x {}) = {}.", megabytes(t.dram_bytes()), cite("dram.bandwidth"), cite("dram.efficiency"), microseconds(x_.dram_seconds));
+  }
+
+  void sm90_step() {
+    const auto slabs = sm90::slabs(o_, c_);
+    const double rows = std::min<double>(c_.tile_m, double(p_.m)) / c_.cluster_n, columns = std::min<double>(c_.tile_n, double(p_.n)) / c_.cluster_m;
+    line("\nOne step of {} along K on one SM, in SM clocks.", c_.tile_k);
+    line("  Tensor cores: 2 x {} x {} x {} FLOP / ({} x {}) = {}.", c_.tile_m, c_.tile_n, c_.tile_k, cite(o_.a == DType::fp16 ? "sm.tensor_fp16" : "sm.tensor_bf16"),
+         cite("sm90.mma_efficiency"), number(x_.step_math));
+    line("  Shared memory: each of {} bands of 64 rows reads 64 + {} lines of {} B, TMA writes {} + {}; at {} B/clk: {}.", c_.tile_m / 64, c_.tile_n,
+         128 * slabs, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
+    line("  L2: ({} + {}) x {} B{}; the SM's port gives {} B/clk, all {} SMs share {} x {} B/clk: {}.", number(rows), number(columns), c_.tile_k * size_of(o_.a),
+         c_.cluster_m * c_.cluster_n > 1 ? " (the shared tile comes once, by multicast)" : "", cite("l2.port_bytes_per_clock"), x_.busy_sms, cite("l2.bytes_per_clock"),
+         cite("l2.coalescing"), number(x_.step_l2));
+    line("  Latency: a load takes ({} + {}) x {} under load, covered by {} stages: {}.", cite("latency.dram"), cite("latency.tma"), cite("latency.load"),
+         c_.stages - 1, number(x_.step_latency));
+    line("  Barriers and issue: {} + {} slab{} of 128 B x {} = {}.", cite("sm90.step_clocks"), slabs, slabs == 1 ? "" : "s", cite("sm90.slab_clocks"), number(x_.step_issue));
+    line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more){}.", number(x_.step),
+         c_.cluster_m * c_.cluster_n > 1 ? fmt::format(" and {} to meet in the cluster", cite("sm90.cluster_step_clocks")) : "");
+  }
+
+  void simt_step() {
+    line("\nOne step of {} along K of the {} block{} on one SM, in SM clocks.", c_.tile_k, x_.blocks_on_sm, x_.blocks_on_sm == 1 ? "" : "s");
+    line("  FP32 cores: {} x 2 x {} x {} x {} FLOP / ({} x {}) = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite("sm.fp32_rate"), cite("simt.efficiency"),
+         number(x_.step_math));
+    line("  Shared memory: {} 16-byte loads a thread, and the stores of both tiles, through {} lanes a clock: {}.", c_.tile_k * (c_.thread_m + c_.thread_n) / 4,
+         cite("sm.lsu_lanes"), number(x_.step_shared));
+    line("  Instructions: {} multiply-adds a thread, its loads, and {} for each global load, from {} schedulers: {}.", c_.thread_m * c_.thread_n * c_.tile_k,
+         cite("simt.load_instructions"), cite("sm.schedulers"), number(x_.step_issue));
+    line("  L2: port {} B/clk, all SMs {} x {} B/clk: {}.", cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
+    line("  One block alone: two barriers ({}) and the longer of its multiply and the loads in flight ({} to {} clk x {}): {}.", cite("simt.step_clocks"),
+         cite("latency.l2"), cite("latency.dram"), cite("latency.load"), number(x_.step_latency));
+    line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more).", number(x_.step));
+  }
+
+  void epilogue() {
+    line("\nEpilogue of one tile, in SM clocks: {}.", number(x_.epilogue));
+    line("  Instructions {}, shared memory {}, stores to L2 {}, and {} fixed{}.", number(x_.epilogue_issue), number(x_.epilogue_shared), number(x_.epilogue_store),
+         number(x_.epilogue_fixed),
+         c_.family == Family::sm90 && sm90::stages_d(o_)
+             ? fmt::format(" ({} chunks of D, {} each)", sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), cite("sm90.chunk_clocks"))
+             : "");
+    if (c_.family == Family::sm90 && !sm90::stages_d(o_)) line("  D breaks TMA's alignment rules, so threads store it from registers, {} clk a warp-wide store.", cite("sm90.direct_store_clocks"));
+    line("  {}", c_.schedule == Schedule::pingpong
+                     ? fmt::format("Ping-pong: it runs under the other warpgroup's multiply; {} of it show, a tile.", number(x_.epilogue_exposed))
+                     : fmt::format("{} of it show, a tile{}.", number(x_.epilogue_exposed),
+                                   x_.epilogue_exposed < x_.epilogue ? ": under the rest the ring fills up for a loop that waits for its tiles" : ""));
+    line("  The busiest block: {} tiles x ({} steps x {} + {} + {}) = {} clk.", x_.rounds, x_.steps, number(x_.step), number(x_.tile_clocks),
+         number(x_.core_clocks / double(x_.rounds) - double(x_.steps) * x_.step - x_.tile_clocks), number(x_.core_clocks));
+  }
+
+  void clock() {
+    line("\nClock. {} MHz of at most {} MHz.", number(x_.clock / 1e6), cite("clock.boost"));
+    if (conditions_.regime != Regime::sustained) return;
+    line("  Board power there: {} W, limit {} W: idle {} W, {} J a FLOP (padding {}), {} J a B of L2, {} J a clock of a busy SM, all "
+         "three times V squared with V = 1 - {} (1 - f/boost), and {} J a B of DRAM. {}", number(x_.watts), cite("power.limit"),
+         cite("power.idle"), cite(conditions_.data == Data::zeros ? "power.zero_flop" : "power.flop"), cite("power.zero_flop"), cite("power.l2"), cite("power.clock"), cite("power.voltage_slope"), cite("power.dram"),
+         x_.watts >= 0.995 * machine_.power_limit ? "The limit binds: the clock is where it is just met." : "The limit does not bind.");
+  }
+
+  void together() {
+    line("\nTogether. Launch {} s, start of the kernel and first load {} clk = {}, busiest block {}, DRAM {}.", cite("launch.graph"), number(x_.fill),
+         microseconds(x_.fill_seconds), microseconds(x_.core_seconds), microseconds(x_.dram_seconds));
+    if (x_.full_share < 1 && x_.rounds > 1)
+      line("  Block and DRAM overlap, in the full rounds ({} of the block's time, {} of DRAM's) and in the last one apart: {} in all.", percent(1 - 1.0 / double(x_.rounds)),
+           percent(x_.full_share), microseconds(x_.forecast.seconds));
+    else line("  Block and DRAM overlap: {} in all.", microseconds(x_.forecast.seconds));
+  }
+
+  void alternatives() {
+    const Choice choice = choose(machine_, o_, p_, conditions_);
+    line("\nOther configurations of the catalogue, by forecast:");
+    int shown = 0;
+    for (const Candidate& other : choice.ranked) {
+      if (other.configuration == c_ || ++shown > 3) continue;
+      const double gain = x_.forecast.seconds / other.forecast.seconds - 1;
+      line("  {:<34} {:>9}  {} by {}, {} waves, bound by {}", text_of(other.configuration), microseconds(other.forecast.seconds), gain >= 0 ? "faster" : "slower",
+           percent(std::abs(gain)), number(other.forecast.waves), name_of(other.forecast.bound));
+    }
+    if (!choice.ruled_out.empty()) line("  {} ruled out; the first: {}: {}.", choice.ruled_out.size(), text_of(choice.ruled_out[0].configuration), choice.ruled_out[0].reason);
+  }
+
+  void constants() {
+    line("\nConstants of {} (machines/{}.toml)", machine_.full_name, machine_.name.substr(0, machine_.name.find('~')));
+    for (size_t i = 0; i < cited_.size(); ++i)
+      if (const Fact* f = machine_.fact(cited_[i])) line("  [{}] {} = {} {}: {}", i + 1, f->key, number(f->value), f->unit, f->source);
+  }
+
+  static constexpr size_t kColumns = 118;
+  static constexpr const char* kMark = "[@";  // a citation before it is numbered
+
+  const Machine& machine_;
+  const Operation& o_;
+  const Configuration& c_;
+  const Problem& p_;
+  const Conditions& conditions_;
+  const Anatomy x_;
+  std::string out_;
+  std::vector<std::string> cited_;  // keys, in the order of their first use
+};
+
+}  // namespace
+
+std::string path_text(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
+  if (c.family == Family::sm90)
+    return o.output == Alignment::tma
+               ? "sm90: A and B come by TMA, wgmma multiplies, D leaves by TMA."
+               : "sm90: A and B come by TMA, wgmma multiplies; D is stored from registers, because its base address or a row of it is not on a multiple of 16 bytes.";
+  const char* reason = nullptr;
+  for (const Configuration& fast : catalogue::kConfigurations) {
+    if (fast.family != Family::sm90) continue;
+    reason = why_not_on(machine, o, fast, p);
+    if (!reason) return "simt, the portable kernel, by request: the sm90 family could run this too.";
+  }
+  return fmt::format("simt, the portable kernel: {}.", reason ? reason : "there is no other");
+}
+
+std::string explain_text(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions) {
+  return Explanation(machine, o, c, p, conditions).text();
+}
+
+}  // namespace foretile
