@@ -96,6 +96,28 @@ Status prepare(const Matmul& call);
 // The same for every M from m_first to m_last; call.m is not looked at. Compiles the few kernels of that range in parallel.
 Status prepare(const Matmul& call, long long m_first, long long m_last);
 
+// Memory on a device, for programs without a CUDA toolkit (matmul() takes any device pointer). Movable; freed at the end of
+// its life.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  ~DeviceMemory();
+
+  Status allocate(std::size_t bytes, int device = -1);  // -1: as for a call; frees what it held
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  // Ordered after work on the legacy default stream and on streams that synchronise with it; done when they return.
+  Status upload(const void* from, std::size_t bytes);
+  Status download(void* to, std::size_t bytes) const;
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  int device_ = -1;
+};
+
 // Version of this library, "major.minor.patch".
 const char* version();
 
