@@ -289,7 +289,7 @@ bool Machine::mbarrier_test(u32 address, u32 parity, Site site) {
     return false;
   }
   if (phase_passed(b, parity, true, site)) return true;
-  spin(t, {Wait::Kind::spinning, "mbarrier_test", site, address, b.phase});
+  spin(t, {Wait::Kind::testing, "mbarrier_test", site, address, b.phase});
   return false;
 }
 

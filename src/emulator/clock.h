@@ -2,7 +2,7 @@
 //
 // Agents are the threads of all blocks, and a few per block that stand for asynchronous engines:
 //   - an mbarrier stands for the copies that signal it: its epoch counts completed phases;
-//   - a warpgroup's matrix unit: its epoch counts wgmma groups;
+//   - a warpgroup's matrix unit, four agents, one for the part of each warp: their epochs count wgmma groups;
 //   - a thread's bulk stores: one agent for the reads of their sources, one for the writes; epochs count groups.
 // Each of these completes in order, so knowing epoch e implies knowing every earlier one, and the number of agents does
 // not grow with the length of the run.

@@ -20,8 +20,8 @@ enum class Scheduling { round_robin, random, priority };  // which thread runs n
 struct Mutation {
   enum class Kind {
     drop,  // the call does nothing
-    more,  // its count (arrivals, threads, pending groups) is one more; bytes: 16 more; a parity is flipped
-    less,  // its count is one less; bytes: 16 less; a parity is flipped
+    more,  // its count (arrivals, pending groups) is one more; threads: 32, bytes: 16, registers: 8 more; a parity is flipped
+    less,  // the same amounts less; a parity is flipped
   };
   std::string file;  // the end of the site's file name
   int line = 0;
@@ -62,7 +62,8 @@ struct Finding {
 // A vocabulary call site that was executed, so that a sweep can mutate each in turn.
 struct CallSite {
   Site site{};
-  std::string call;  // the vocabulary's name of it
+  std::string call;      // the vocabulary's name of it
+  bool counted = false;  // whether `more` and `less` change anything
   std::uint64_t executions = 0;
 };
 

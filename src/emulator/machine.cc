@@ -1,6 +1,8 @@
 // Launch and schedule: clusters come and go, threads switch, asynchronous operations complete.
 #include "emulator/machine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -91,6 +93,7 @@ void Machine::start_cluster(u32 index) {
       b.warpgroups[g].index = g;
       b.warpgroups[g].register_count = u32(shape_.registers);
       b.warpgroups[g].agent = new_agent(b, Engine::matrix, g);
+      for (int part = 1; part < 4; ++part) new_agent(b, Engine::matrix, g);
     }
     if (options_.dependent_launch) b.grid_agent = new_agent(b, Engine::grid, 0);
     b.live = shape_.threads;
@@ -223,6 +226,10 @@ void Machine::block_exit(Block& b) {
   for (const Warpgroup& g : b.warpgroups)
     if (g.open_used || g.committed > g.retired)
       report("exit", nowhere, name + ": warpgroup " + std::to_string(g.index) + " returns with wgmmas in flight: wgmma_commit() or wgmma_wait<0>() is missing");
+  for (const auto& [offset, m] : b.barriers)
+    if (m.valid && (m.pending != m.expected || m.transaction != 0))
+      report("mbarrier", sites_[m.init.site], fmt::format("{} returns with the mbarrier at {} in the middle of phase {}: {} of {} arrivals pending, {} bytes awaited. Its counts do not add up",
+                                                         name, name_shared(offset), m.phase, m.pending, m.expected, m.transaction));
   if (options_.dependent_launch && !b.grid_waited)
     report("dependent-launch", nowhere, name + " returns without grid_dependency_wait(): the kernel after it could start before the one before it is complete");
 }
@@ -360,11 +367,11 @@ u32 Machine::site_id(Site site) {
   return it->second;
 }
 
-Machine::SiteState Machine::new_site_state(Site site, const char* call) {
+Machine::SiteState Machine::new_site_state(Site site, const char* call, bool counted) {
   SiteState s;
   s.call = call;
   s.index = u32(report_.calls.size());
-  report_.calls.push_back({site, call, 0});
+  report_.calls.push_back({site, call, counted, 0});
   for (const Mutation& m : options_.mutations)
     if (m.line == site.line && site.file && ends_with(site.file, m.file)) {
       s.effect.drop |= m.kind == Mutation::Kind::drop;
@@ -373,15 +380,16 @@ Machine::SiteState Machine::new_site_state(Site site, const char* call) {
   return s;
 }
 
-Effect Machine::enter(Site site, const char* call) {
+Effect Machine::enter(Site site, const char* call, bool counted) {
   ++progress_;
+  current_->last_load = {};
   const u32 id = site_id(site);
   SiteState* s = &site_states_[id];
   if (!s->call) {
-    *s = new_site_state(site, call);
+    *s = new_site_state(site, call, counted);
   } else if (s->call != call) {
     auto [it, fresh] = more_site_states_.try_emplace({id, call});
-    if (fresh) it->second = new_site_state(site, call);
+    if (fresh) it->second = new_site_state(site, call, counted);
     s = &it->second;
   }
   ++report_.calls[s->index].executions;

@@ -43,7 +43,7 @@ struct Release {
 };
 
 struct Wait {
-  enum class Kind { nothing, mbarrier, named_barrier, cluster, collective, bulk, registers, spinning } kind = Kind::nothing;
+  enum class Kind { nothing, mbarrier, named_barrier, cluster, collective, bulk, registers, testing, polling } kind = Kind::nothing;
   const char* call = "";
   Site site{};
   u32 address = 0;  // of the mbarrier; id of a named barrier; registers wanted
@@ -126,7 +126,7 @@ struct Warpgroup {
   u32 index = 0;
   Rendezvous rendezvous;
   std::array<float*, kWarpgroup> registers_of{};  // operands of the wgmma under way, by thread
-  Agent agent = kNobody;
+  Agent agent = kNobody;  // the first of four, one a warp
   std::deque<MatrixMultiply> queue;  // issued, not executed
   std::vector<std::unique_ptr<Accumulator>> live, left;  // in flight; as the last wait left them
   u32 committed = 0, retired = 0;    // groups
@@ -171,6 +171,12 @@ struct Thread {
   u32 index = 0;
   Agent agent = 0;
   enum class State : u8 { ready, blocked, done } state = State::ready;
+  struct Load {
+    u32 site = ~0u;
+    const void* address = nullptr;
+    std::array<u8, 16> value{};
+    friend bool operator==(const Load&, const Load&) = default;
+  } last_load;  // of global memory, if nothing came after it: the same again is polling
   Knowledge knowledge;
   u32 epoch = 1, fenced_epoch = 0;
   Wait wait;
@@ -206,7 +212,7 @@ class Machine {
   Thread& me() { return *current_; }
   const LaunchShape& shape() const { return shape_; }
   // Every synchronising call begins here: counts its site, offers a switch, and says how a mutation changes it.
-  Effect enter(Site site, const char* call);
+  Effect enter(Site site, const char* call, bool counted = false);
   void maybe_yield();
 
   // ---- barrier.cc ----
@@ -265,7 +271,7 @@ class Machine {
   std::size_t ready_count() const;
   void reap(Cluster& cluster);
   struct SiteState;
-  SiteState new_site_state(Site site, const char* call);
+  SiteState new_site_state(Site site, const char* call, bool counted);
   void spin(Thread& t, const Wait& wait);
   void yield();
   void block_on(Wait wait);

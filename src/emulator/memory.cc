@@ -72,7 +72,7 @@ bool Machine::check_global(const void* address, u64 bytes, bool store, const Vie
   }
   if (options_.dependent_launch && options_.races && !(region->ready && !store)) {
     // `view` is the issuing thread's, also when an asynchronous copy asks.
-    const Agent grid = make_agent(view.self >> kAgentBits, shape_.threads + u32(ceil_div(shape_.threads, kWarpgroup)));
+    const Agent grid = make_agent(view.self >> kAgentBits, shape_.threads + 4 * u32(ceil_div(shape_.threads, kWarpgroup)));
     if (!view.knows(grid, 1))
       report("dependent-launch", site, fmt::format("{} touches {} at {} before grid_dependency_wait()", call, region->name, name_site(site)));
   }
@@ -92,6 +92,7 @@ void Machine::shared_access(u32 address, void* data, u32 bytes, bool store, Site
   ++progress_;
   if (unordered_mode()) maybe_yield();
   Thread& t = me();
+  t.last_load = {};
   u8* at = shared_bytes(*t.block, address, bytes, bytes, store ? "store_shared" : "load_shared", site);
   if (options_.races) touch_shared(*t.block, address - kSharedBase, bytes, {t.agent, t.epoch, site_id(site), store, false}, t.view());
   if (store) {
@@ -103,7 +104,6 @@ void Machine::shared_access(u32 address, void* data, u32 bytes, bool store, Site
 }
 
 void Machine::global_access(const void* address, void* data, u32 bytes, bool store, Site site) {
-  ++progress_;
   if (unordered_mode()) maybe_yield();
   Thread& t = me();
   const char* call = store ? "store_global" : "load_global";
@@ -116,11 +116,18 @@ void Machine::global_access(const void* address, void* data, u32 bytes, bool sto
   }
   if (options_.races) touch_global(address, bytes, {t.agent, t.epoch, site_id(site), store, false}, view);
   if (store) {
+    ++progress_;
+    t.last_load = {};
     check_poison(data, bytes, site);
     std::memcpy(const_cast<void*>(address), data, bytes);
-  } else {
-    std::memcpy(data, address, bytes);
+    return;
   }
+  std::memcpy(data, address, bytes);
+  Thread::Load load{site_id(site), address, {}};
+  std::memcpy(load.value.data(), data, bytes);
+  if (load == t.last_load) return spin(t, {Wait::Kind::polling, call, site, 0, 0});
+  ++progress_;
+  t.last_load = load;
 }
 
 // Row r of matrix i comes from lanes 4r to 4r+3, two elements each, and goes to the address that lane 8i+r gave.

@@ -137,11 +137,12 @@ std::string Machine::describe(const Wait& wait, const Block& block) {
     case Wait::Kind::bulk: return fmt::format("wait until at most {} bulk store groups are pending", wait.detail);
     case Wait::Kind::registers:
       return fmt::format("wait for {} registers a thread: the block's pool has {} left for a warpgroup", wait.address, block.register_pool / kWarpgroup);
-    case Wait::Kind::spinning: return "test an mbarrier again and again: " + [&] {
-      Wait w = wait;
-      w.kind = Wait::Kind::mbarrier;
-      return describe(w, block);
-    }();
+    case Wait::Kind::testing: {
+      Wait mbarrier = wait;
+      mbarrier.kind = Wait::Kind::mbarrier;
+      return "test again and again: they " + describe(mbarrier, block);
+    }
+    case Wait::Kind::polling: return "load the same value from global memory again and again";
     case Wait::Kind::nothing: break;
   }
   return "are ready";
@@ -182,6 +183,10 @@ void Machine::on_hazard(Hazard hazard, const Record* before, const Access& now, 
   switch (hazard) {
     case Hazard::race:
       return report("race", site, fmt::format("{} is {}, not ordered after being {}", place, side(now), side(before->access)));
+    case Hazard::partial_release:
+      return report("partial-release", site,
+                    fmt::format("{} is {}, but ordered after only some of the four warps' parts of being {}: every warp of the warpgroup has to release what its wgmma read", place, side(now),
+                                side(before->access)));
     case Hazard::missing_proxy_fence:
       return report("missing-proxy-fence", site,
                     fmt::format("{} is {} through the asynchronous proxy; it was {} and no fence_proxy_async() by the writing side stands between", place, side(now),

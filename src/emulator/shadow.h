@@ -17,14 +17,23 @@ struct Access {
   u32 site = 0;  // Machine::site_id
   bool write = false;
   bool async = false;  // through the asynchronous proxy
+  // A wgmma is four agents, one behind the other: the parts of the four warps, each known when its warp has waited.
+  u8 parts = 1;
 };
+
+// How many of the access's parts happened before, as the view knows.
+inline u32 known_parts(const View& view, const Access& a) {
+  u32 n = 0;
+  for (u32 i = 0; i < a.parts; ++i) n += view.knows(a.agent + i, a.epoch);
+  return n;
+}
 
 struct Record {
   Access access;
   u16 mask = 0;  // bytes of the cell
 };
 
-enum class Hazard { race, missing_proxy_fence, uninitialised, live_barrier };
+enum class Hazard { race, partial_release, missing_proxy_fence, uninitialised, live_barrier };
 
 // A few records in place, more on the heap: most cells have one writer and one reader.
 class Cell {
@@ -83,13 +92,14 @@ void touch_cell(Cell& cell, u16 mask, const Access& a, const View& view, OnHazar
       ++i;
       continue;
     }
-    const bool known = view.knows(r.access.agent, r.access.epoch);
+    const u32 parts = known_parts(view, r.access);
+    const bool known = parts == r.access.parts;
     bool replaced = a.write;
     if (!a.write && !r.access.write) {
       // Whoever is ordered after this read is ordered after the older one too.
       replaced = known || (r.access.agent == a.agent && r.access.epoch <= a.epoch);
     } else if (!known) {
-      hazard(Hazard::race, static_cast<const Record*>(&r));
+      hazard(parts ? Hazard::partial_release : Hazard::race, static_cast<const Record*>(&r));
     } else if (r.access.write && !r.access.async && a.async && !view.knows_fenced(r.access.agent, r.access.epoch)) {
       hazard(Hazard::missing_proxy_fence, static_cast<const Record*>(&r));
     }

@@ -5,7 +5,9 @@
 #include <stdexcept>
 
 #include "emulator/machine.h"
+#include "emulator/trace.h"
 #include "foretile/device/layout/swizzle.h"
+#include "model/access.h"
 
 namespace foretile::emulator {
 
@@ -49,6 +51,13 @@ struct Machine::Box {
         const u64 offset = (u64(z) * map.box[1] + y) * row_bytes + u64(first - corner[0]) * element;
         each(offset, map.base + u64(batch) * map.stride[1] + u64(row) * map.stride[0] + u64(first) * element, u64(last - first) * element);
       }
+  }
+  void trace(const char* call, Site site) const {
+    Trace* const trace = Trace::current();
+    if (!trace) return;
+    u64 sectors = 0;
+    inside([&](u64, const u8* address, u64 count) { sectors += u64(row_sectors(reinterpret_cast<std::uintptr_t>(address), count)); });
+    trace->box(call, bytes, sectors, site);
   }
 };
 
@@ -122,6 +131,7 @@ void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, 
   const EncodedMap m = decode(map);
   if (m.magic != kMagic) fail("tensor-map", site, fmt::format("{} at {}: not a tensor map", call, name_site(site)));
   const Box box(m, corner);
+  box.trace(call, site);
   if (blocks == 0 || blocks >> t.cluster->blocks.size()) fail("tensor-map", site, fmt::format("{} to blocks {:#x} of a cluster of {}", call, blocks, t.cluster->blocks.size()));
   const u32 offset = barrier - kSharedBase;
   std::vector<Block*> targets;
@@ -165,6 +175,7 @@ void Machine::tma_store(const TensorMap& map, BoxCorner corner, u32 source, Site
   const EncodedMap m = decode(map);
   if (m.magic != kMagic) fail("tensor-map", site, fmt::format("tma_store at {}: not a tensor map", name_site(site)));
   const Box box(m, corner);
+  box.trace("tma_store", site);
   shared_bytes(block, source, u32(box.bytes), kBoxAlignment, "tma_store", site);
   if (!t.bulk) {
     t.bulk = std::make_unique<BulkGroups>();

@@ -3,11 +3,21 @@
 #include "foretile/device/vocabulary/vocabulary.h"
 
 #include "emulator/machine.h"
+#include "emulator/trace.h"
 
 namespace foretile {
 
 using emulator::Effect;
 using emulator::Machine;
+using emulator::Trace;
+
+namespace {
+
+void trace(Trace::Kind kind, u64 address, u32 bytes, Site site) {
+  if (Trace* t = Trace::current()) t->lane(kind, Machine::current().me().block->index, Machine::current().me().index, address, bytes, site);
+}
+
+}  // namespace
 
 u32 thread_index() { return Machine::current().me().index; }
 u32 warp_index() { return Machine::current().me().warp_index(); }
@@ -28,12 +38,12 @@ void sync_warp(Site site) {
 }
 void named_barrier_sync(u32 id, u32 threads, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, "named_barrier_sync");
+  const Effect e = m.enter(site, "named_barrier_sync", true);
   if (!e.drop) m.named_barrier(id, threads + u32(32 * e.delta), false, true, "named_barrier_sync", site);
 }
 void named_barrier_arrive(u32 id, u32 threads, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, "named_barrier_arrive");
+  const Effect e = m.enter(site, "named_barrier_arrive", true);
   if (!e.drop) m.named_barrier(id, threads + u32(32 * e.delta), false, false, "named_barrier_arrive", site);
 }
 void cluster_arrive(Site site) {
@@ -47,7 +57,7 @@ void cluster_wait(Site site) {
 
 void mbarrier_init(Mbarrier barrier, u32 arrivals, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, "mbarrier_init");
+  const Effect e = m.enter(site, "mbarrier_init", true);
   if (!e.drop) m.mbarrier_init(barrier.address.value, arrivals + u32(e.delta), site);
 }
 void mbarrier_invalidate(Mbarrier barrier, Site site) {
@@ -56,22 +66,22 @@ void mbarrier_invalidate(Mbarrier barrier, Site site) {
 }
 void mbarrier_arrive(Mbarrier barrier, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, "mbarrier_arrive");
+  const Effect e = m.enter(site, "mbarrier_arrive", true);
   if (!e.drop) m.mbarrier_arrive(barrier.address.value, u32(1 + e.delta), 0, site);
 }
 void mbarrier_arrive_expect(Mbarrier barrier, u32 bytes, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, "mbarrier_arrive_expect");
+  const Effect e = m.enter(site, "mbarrier_arrive_expect", true);
   if (!e.drop) m.mbarrier_arrive(barrier.address.value, 1, i64(bytes) + 16 * e.delta, site);
 }
 void mbarrier_arrive_cluster(Mbarrier barrier, u32 rank, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, "mbarrier_arrive_cluster");
+  const Effect e = m.enter(site, "mbarrier_arrive_cluster", true);
   for (int i = e.drop ? 1 : -e.delta; i < 1; ++i) m.mbarrier_arrive_cluster(barrier.address.value, rank, site);
 }
 void mbarrier_wait(Mbarrier barrier, u32 parity, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, "mbarrier_wait");
+  const Effect e = m.enter(site, "mbarrier_wait", true);
   if (!e.drop) m.mbarrier_wait(barrier.address.value, e.delta ? parity ^ 1 : parity, site);
 }
 bool mbarrier_test(Mbarrier barrier, u32 parity, Site site) {
@@ -117,14 +127,17 @@ void wgmma_commit(Site site) {
 }
 
 void store_matrix_x4(SmemAddress row, u32x4 f, Site site) {
+  trace(Trace::Kind::store_matrix_x4, row.value, 16, site);
   const u32 fragments[4] = {f.x, f.y, f.z, f.w};
   Machine::current().store_matrix(row.value, fragments, 4, site);
 }
 void store_matrix_x2(SmemAddress row, u32x2 f, Site site) {
+  trace(Trace::Kind::store_matrix_x2, row.value, 16, site);
   const u32 fragments[2] = {f.x, f.y};
   Machine::current().store_matrix(row.value, fragments, 2, site);
 }
 u32x4 load_matrix_x4(SmemAddress row, Site site) {
+  trace(Trace::Kind::load_matrix_x4, row.value, 16, site);
   u32 fragments[4];
   Machine::current().load_matrix(row.value, fragments, site);
   return {fragments[0], fragments[1], fragments[2], fragments[3]};
@@ -142,7 +155,7 @@ namespace emulator {
 
 void bulk_wait(int pending, bool read_only, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, read_only ? "bulk_wait_read" : "bulk_wait");
+  const Effect e = m.enter(site, read_only ? "bulk_wait_read" : "bulk_wait", true);
   if (!e.drop) m.bulk_wait(u32(max_of(0, pending + e.delta)), read_only, site);
 }
 void wgmma(DType type, int n, bool transpose_a, bool transpose_b, float* acc, u64 a, u64 b, bool accumulate, Site site) {
@@ -151,18 +164,20 @@ void wgmma(DType type, int n, bool transpose_a, bool transpose_b, float* acc, u6
 }
 void wgmma_wait(int pending, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, "wgmma_wait");
+  const Effect e = m.enter(site, "wgmma_wait", true);
   if (!e.drop) m.wgmma_wait(u32(max_of(0, pending + e.delta)), site);
 }
 void registers(int count, bool acquire, Site site) {
   Machine& m = Machine::current();
-  const Effect e = m.enter(site, acquire ? "register_acquire" : "register_release");
+  const Effect e = m.enter(site, acquire ? "register_acquire" : "register_release", true);
   if (!e.drop) m.registers(u32(count + 8 * e.delta), acquire, site);
 }
 void shared_access(u32 address, void* data, int bytes, bool store, Site site) {
+  trace(store ? Trace::Kind::store_shared : Trace::Kind::load_shared, address, u32(bytes), site);
   Machine::current().shared_access(address, data, u32(bytes), store, site);
 }
 void global_access(const void* address, void* data, int bytes, bool store, Site site) {
+  trace(store ? Trace::Kind::store_global : Trace::Kind::load_global, reinterpret_cast<std::uintptr_t>(address), u32(bytes), site);
   Machine::current().global_access(address, data, u32(bytes), store, site);
 }
 

@@ -198,7 +198,7 @@ void Machine::execute(Block& block, Warpgroup& g) {
   const MatrixMultiply op = std::move(g.queue.front());
   g.queue.pop_front();
   const int n = op.columns, depth = depth_of(op.type);
-  const Access access{g.agent, op.group, op.site, false, true};
+  const Access access{g.agent, op.group, op.site, false, true, 4};
   thread_local std::vector<float> a(kRows * 32), b(256 * 32), bt(256 * 32);
   load_operand(block, op.a, kRows, op.transpose_a, op, access, a.data());
   load_operand(block, op.b, n, op.transpose_b, op, access, b.data());
@@ -232,9 +232,10 @@ void Machine::wgmma_wait(u32 pending, Site site) {
     retire(g, upto, site);
     g.fenced = false;
     if (!options_.races || upto == 0) return;
-    ClockRef done;
-    advance(done, g.agent, upto);
-    for (Thread* t : g.rendezvous.members) t->knowledge.seen = joins_.join(t->knowledge.seen, done);
+    // A warp that has waited knows of its own part only: the hardware promises no more.
+    ClockRef done[4];
+    for (u32 w = 0; w < 4; ++w) advance(done[w], g.agent + w, upto);
+    for (Thread* t : g.rendezvous.members) t->knowledge.seen = joins_.join(t->knowledge.seen, done[t->index / kWarp % 4]);
   });
 }
 

@@ -12,7 +12,9 @@
 #include "foretile/device/catalogue.h"
 #include "model/text.h"
 
-namespace foretile::emulator {
+namespace foretile::emulator_tests {
+
+using namespace emulator;
 namespace {
 
 constexpr Async kAsyncs[] = {Async::eager, Async::lazy, Async::random};
@@ -102,4 +104,4 @@ TEST(Gemm, SpeedOfTheHopperKernelWithAllChecks) {
 }
 
 }  // namespace
-}  // namespace foretile::emulator
+}  // namespace foretile::emulator_tests

@@ -5,7 +5,9 @@
 #include "emulator/emulator.h"
 #include "reference/gemm_data.h"
 
-namespace foretile::emulator {
+namespace foretile::emulator_tests {
+
+using namespace emulator;
 
 struct ProductResult {
   Report report;
@@ -31,4 +33,4 @@ inline ProductResult run_product(const Operation& o, const Configuration& c, con
   return result;
 }
 
-}  // namespace foretile::emulator
+}  // namespace foretile::emulator_tests

@@ -1,0 +1,88 @@
+// What the accesses of a run cost, by call site: the requests that warps make, counted by the rules of model/access.h.
+//
+// Threads are fibers, so the lanes of a warp come by one after the other. The n-th access of each lane at one call site
+// of a warp is taken to be one request. That is the hardware's grouping wherever lanes leave an access out only at the end
+// of a loop; where some leave out the middle, a request here mixes neighbours, and sums are near but not exact.
+// Requests are those of the source: a compiler may merge neighbouring narrow ones (`mergeable`).
+#pragma once
+#include <array>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "foretile/device/vocabulary/site.h"
+
+namespace foretile::emulator {
+
+struct AccessSite {
+  Site site{};
+  std::string call;  // the vocabulary's name: "load_shared", "store_matrix_x4", "tma_load", ...
+  int bytes = 0;     // of one lane's access; of a box
+  u64 requests = 0;  // warp-wide accesses; boxes
+  u64 lanes = 0;     // that took part, all requests together
+  u64 wavefronts = 0, ideal_wavefronts = 0;      // shared memory, by lanes
+  u64 sectors = 0, ideal_sectors = 0, lines = 0; // global memory; boxes have no lines
+  // Requests whose every lane goes on where an earlier one at this site ended, within the same aligned 16 bytes: a
+  // compiler may make one wider access of both.
+  u64 mergeable = 0;
+  u64 bank_conflicts() const { return wavefronts - ideal_wavefronts; }
+};
+
+class Trace {
+ public:
+  enum class Kind : u8 { load_shared, store_shared, load_global, store_global, load_matrix_x4, store_matrix_x4, store_matrix_x2 };
+
+  // One lane's access.
+  void lane(Kind kind, u32 block, u32 thread, u64 address, u32 bytes, Site site);
+  // A box of a tensor map: the sectors of its rows inside the tensor, once whatever number of blocks it goes to.
+  void box(const char* call, u64 bytes, u64 sectors, Site site);
+  // Closes requests that not all lanes came to. Sites in order of first execution.
+  std::vector<AccessSite> finish();
+
+  // The trace of the launch that this host thread runs, or null.
+  static Trace* current();
+
+ private:
+  friend class TraceScope;
+  struct Request {
+    u32 active = 0;
+    std::array<u64, 32> address{};
+  };
+  struct Stream {
+    std::size_t site = 0;  // in sites_
+    Kind kind{};
+    u32 bytes = 0;
+    std::array<u64, 32> count{};  // accesses of each lane so far
+    u64 closed = 0;               // requests closed so far
+    std::deque<Request> open;
+    std::deque<Request> recent;   // closed last
+  };
+  using SiteKey = std::tuple<const char*, int, Kind, u32>;
+
+  void close(Stream& s);
+  std::size_t site_index(Site site, const char* call, Kind kind, u32 bytes);
+
+  std::map<SiteKey, std::size_t> index_;
+  std::vector<AccessSite> sites_;
+  std::unordered_map<u64, Stream> streams_;  // by site and warp
+};
+
+// Traces the launches of this host thread for its lifetime.
+class TraceScope {
+ public:
+  explicit TraceScope(Trace& trace);
+  ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  Trace* before_;
+};
+
+// The sites as a table: requests, wavefronts, sectors, with what they could be.
+std::string text_of(const std::vector<AccessSite>& sites);
+
+}  // namespace foretile::emulator
