@@ -184,21 +184,19 @@ double watts_at(const Machine& machine, const Energy& energy, const Anatomy& x, 
 double clock_of(const Machine& machine, const Energy& energy, const Conditions& conditions, const Anatomy& x) {
   const double boost = machine.boost_mhz * 1e6;
   if (conditions.regime == Regime::fixed_clock) return conditions.mhz * 1e6;
-  double hi = boost * machine.burst_clock;
-  if (conditions.regime == Regime::burst) return hi;
-  double above = watts_at(machine, energy, x, hi) - machine.power_limit;
-  if (above <= 0) return hi;
-  double lo = boost * std::min(machine.sustained_clock, machine.burst_clock);
-  double below = watts_at(machine, energy, x, lo) - machine.power_limit;
-  if (below >= 0) return lo;
-  // False position with the Illinois correction: power is smooth and rises with the clock.
-  double clock = lo;
-  for (int i = 0; i < 6; ++i) {
-    clock = (lo * above - hi * below) / (above - below);
-    const double here = watts_at(machine, energy, x, clock) - machine.power_limit;
-    if (std::abs(here) < 1e-3 * machine.power_limit) break;
-    if (here > 0) hi = clock, above = here, below /= 2;
-    else lo = clock, below = here, above /= 2;
+  const double high = boost * machine.burst_clock, low = boost * std::min(machine.sustained_clock, machine.burst_clock);
+  if (conditions.regime == Regime::burst) return high;
+  const double limit = machine.power_limit, at_high = watts_at(machine, energy, x, high);
+  if (at_high <= limit) return high;
+  // Power above idle goes about with the cube of the clock: a first guess, then secants. Smooth and rising: they converge.
+  double previous = high, previous_watts = at_high;
+  double clock = std::max(low, high * std::cbrt((limit - machine.power_idle) / (at_high - machine.power_idle)));
+  for (int i = 0; i < 5; ++i) {
+    const double watts = watts_at(machine, energy, x, clock);
+    if (std::abs(watts - limit) < 5e-4 * limit || !(std::abs(watts - previous_watts) > 1e-9 * limit)) break;
+    const double next = std::clamp(clock - (watts - limit) * (clock - previous) / (watts - previous_watts), low, high);
+    previous = clock, previous_watts = watts;
+    clock = next;
   }
   return clock;
 }

@@ -12,6 +12,7 @@ struct Footprint {
   i32 row_lo = 0, row_hi = 0;
   i32 head = 0;                       // columns [0, head)
   i32 column_lo = 0, column_hi = 0;   // disjoint from the head
+  i32 band = 0;                       // of the first tile
   i32 rows() const { return row_hi - row_lo; }
   i32 columns() const { return head + column_hi - column_lo; }
 };
@@ -25,6 +26,7 @@ Footprint footprint(i32 first, i32 last, const TileGrid& grid) {
   const i32 band0 = first / per_band, band1 = (last - 1) / per_band;
   const auto height = [&](i32 band) { return std::min(grid.group, grid.tiles_m - band * grid.group); };
   const i32 h0 = height(band0), from = first - band0 * per_band;
+  f.band = band0;
   f.row_lo = band0 * grid.group, f.row_hi = band1 * grid.group + height(band1);
   if (band0 == band1) {
     const i32 to = last - 1 - band0 * per_band;
@@ -54,8 +56,8 @@ i32 new_columns(const Footprint& now, const Footprint& before) {
   return std::max(0, now.columns() - old);
 }
 
-constexpr i32 kExactWaves = 20;   // more waves than this are sampled
-constexpr i32 kSampledWaves = 12;
+constexpr i32 kExactWaves = 10;   // more waves than this are sampled
+constexpr i32 kSampledWaves = 8;
 
 }  // namespace
 
@@ -85,13 +87,20 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
     const i32 waves = (tiles + wave - 1) / wave;
     // A last row or column of tiles that hangs over the edge reads less.
     const double row_scale = m / (double(grid.tiles_m) * c.tile_m * c.cluster_m), column_scale = n / (double(grid.tiles_n) * c.tile_n * c.cluster_n);
+    // Columns come again in every band: the rows of both bands and all columns lie between.
+    const double band_distance = std::min<double>(2 * grid.group, grid.tiles_m) * row_bytes * row_scale + double(grid.tiles_n) * column_bytes * column_scale;
+    const double band_survival = l2_survival(band_distance, machine.l2_bytes);
+    Footprint before;  // of the wave before the one at hand
+    const auto of_wave = [&](i32 w) { return footprint(w * wave, std::min(tiles, (w + 1) * wave), grid); };
     const auto cost = [&](i32 w, double& distance) {
-      const Footprint now = footprint(w * wave, std::min(tiles, (w + 1) * wave), grid);
+      const Footprint now = of_wave(w);
       const double a = now.rows() * row_bytes * row_scale, b = now.columns() * column_bytes * column_scale;
       distance = a + b;
-      if (w == 0) return a + b;
-      const Footprint before = footprint((w - 1) * wave, w * wave, grid);
-      const double fresh = new_rows(now, before) * row_bytes * row_scale + new_columns(now, before) * column_bytes * column_scale;
+      if (w == 0) return before = now, a + b;
+      const i32 columns = new_columns(now, before);
+      const double seen = now.band > 0 ? columns : std::min(columns, now.head);  // in an earlier band
+      const double fresh = new_rows(now, before) * row_bytes * row_scale + (columns - seen * band_survival) * column_bytes * column_scale;
+      before = now;
       return fresh + (1 - l2_survival(distance, machine.l2_bytes)) * (a + b - fresh);
     };
     double total = cost(0, t.wave_bytes), distance;
@@ -99,7 +108,11 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
       for (i32 w = 1; w < waves; ++w) total += cost(w, distance);
     } else {
       double sampled = 0;
-      for (i32 i = 0; i < kSampledWaves; ++i) sampled += cost(1 + i32((2 * i + 1) * i64(waves - 2) / (2 * kSampledWaves)), distance);
+      for (i32 i = 0; i < kSampledWaves; ++i) {
+        const i32 w = 1 + i32((2 * i + 1) * i64(waves - 2) / (2 * kSampledWaves));
+        before = of_wave(w - 1);
+        sampled += cost(w, distance);
+      }
       total += sampled / kSampledWaves * (waves - 1);
     }
     // Operands that fit in L2 whole are read once, however the waves fall.

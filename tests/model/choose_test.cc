@@ -1,0 +1,145 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <ctime>
+#include <stdexcept>
+#include <string>
+
+#include "allocations.h"
+#include "foretile/device/catalogue.h"
+#include "foretile/device/legality.h"
+#include "model/model.h"
+#include "model/text.h"
+
+namespace foretile {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Operation kBf16 = catalogue::product(DType::bf16, DType::bf16);
+const Machine kH200 = load_machine("h200");
+
+// The layers every speed claim is about (N, K).
+const std::pair<i64, i64> kLayers[] = {{6144, 4096},  {4096, 4096}, {28672, 4096}, {4096, 14336}, {1280, 8192}, {8192, 1024}, {7168, 8192}, {8192, 3584},
+                                       {2112, 7168},  {24576, 1536}, {32768, 512}, {7168, 16384}, {4096, 7168}, {7168, 2048}, {8192, 8192}};
+
+TEST(Choose, RanksEverythingThatIsLegal) {
+  for (i64 m : {1, 32, 300, 4096}) {
+    for (const auto& [n, k] : kLayers) {
+      const Problem p{m, n, k};
+      const Choice choice = choose(kH200, kBf16, p);
+      EXPECT_EQ(choice.ranked.size() + choice.ruled_out.size(), std::size(catalogue::kConfigurations));
+      for (size_t i = 1; i < choice.ranked.size(); ++i) EXPECT_LE(choice.ranked[i - 1].forecast.seconds, choice.ranked[i].forecast.seconds);
+      for (const RuledOut& r : choice.ruled_out) EXPECT_FALSE(r.reason.empty());
+      EXPECT_EQ(pick(kH200, kBf16, p), choice.ranked[0].configuration) << "the pick is the first of the ranking";
+      EXPECT_EQ(choice.ranked[0].configuration.family, Family::sm90);
+    }
+  }
+}
+
+TEST(Choose, FewRowsTakeThinTilesThatFillTheMachine) {
+  for (i64 m : {1, 8, 32, 64}) {
+    for (const auto& [n, k] : kLayers) {
+      const Problem p{m, n, k};
+      const Configuration c = pick(kH200, kBf16, p);
+      EXPECT_EQ(c.tile_m, 64) << text_of(c);
+      // Weights stream from more than half of the SMs, and from no more than they can in whole rounds.
+      EXPECT_GT(cluster_tiles(c, p), 66) << text_of(c) << " at N = " << n;
+      // Within 30 % of what DRAM and the launch allow.
+      const double floor = (n * k + m * k + m * n) * 2.0 / (kH200.dram_bandwidth * kH200.dram_efficiency) + 2.5e-6;
+      if (n != 1280 && n != 2112) {
+        EXPECT_LT(forecast(kH200, kBf16, c, p).seconds, 1.3 * floor) << text_of(c) << " at N = " << n << " K = " << k;
+      }
+    }
+  }
+}
+
+TEST(Choose, ManyRowsTakeLargeTiles) {
+  for (i64 m : {2048, 4096, 8192}) {
+    for (const auto& [n, k] : kLayers) {
+      const Configuration c = pick(kH200, kBf16, {m, n, k});
+      EXPECT_GE(c.tile_m * c.tile_n, 128 * 128) << text_of(c);
+      const double rate = flop_count({m, n, k}) / forecast(kH200, kBf16, c, {m, n, k}).seconds;
+      EXPECT_GT(rate, 550e12) << text_of(c) << " at N = " << n << " K = " << k;
+      EXPECT_LT(rate, 760e12) << text_of(c) << " at N = " << n << " K = " << k;
+    }
+  }
+  // Short K: the epilogue must hide.
+  EXPECT_EQ(pick(kH200, kBf16, {4096, 32768, 512}).schedule, Schedule::pingpong);
+}
+
+TEST(Choose, TheSlowPathIsTakenWhereTheFastOneCannotGo) {
+  const Operation unaligned = catalogue::unaligned(kBf16);
+  EXPECT_EQ(pick(kH200, unaligned, {777, 555, 333}).family, Family::simt);
+  EXPECT_EQ(pick(kH200, kBf16, {64, 64, 0}).family, Family::simt) << "K = 0";
+  Operation transposed = kBf16;
+  transposed.transpose_b = true;
+  EXPECT_EQ(pick(kH200, transposed, {777, 555, 333}).family, Family::simt);
+  EXPECT_EQ(pick(load_machine("a100"), kBf16, {4096, 4096, 4096}).family, Family::simt);
+  const Choice choice = choose(load_machine("a100"), kBf16, {4096, 4096, 4096});
+  ASSERT_FALSE(choice.ruled_out.empty());
+  EXPECT_THAT(choice.ruled_out[0].reason, HasSubstr("9.0"));
+  // Small problems do not take the largest tile.
+  EXPECT_LT(pick(kH200, unaligned, {32, 2048, 2048}).tile_m, 128);
+}
+
+TEST(Choose, WhatNoKernelComputesIsRefused) {
+  Operation o = kBf16;
+  o.a = o.b = DType::int8;
+  EXPECT_THROW(pick(kH200, o, {128, 128, 128}), std::invalid_argument);
+  EXPECT_TRUE(choose(kH200, o, {128, 128, 128}).ranked.empty());
+}
+
+TEST(Choose, AnEmptyProblemIsNoError) { EXPECT_NO_THROW(pick(kH200, kBf16, {0, 128, 128})); }
+
+TEST(Choose, NoAllocationInForecastOrPick) {
+  pick(kH200, kBf16, {1000, 1000, 1000});  // reads the table of registers
+  const long before = allocations();
+  double sum = 0;
+  for (i64 m : {1, 100, 5000}) {
+    const Problem p{m, 6144, 4096};
+    sum += pick(kH200, kBf16, p).tile_m + forecast(kH200, kBf16, catalogue::kConfigurations[0], p).seconds;
+  }
+  EXPECT_EQ(allocations(), before);
+  EXPECT_GT(sum, 0);
+}
+
+// Processor time of this thread, so that busy neighbours do not count.
+double thread_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+TEST(Choose, IsFast) {
+  double best_pick = 1, best_forecast = 1, sum = 0;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    double start = thread_seconds();
+    int picks = 0;
+    for (i64 m = 1; m < 9000; m += 450)
+      for (const auto& [n, k] : kLayers) sum += pick(kH200, kBf16, {m, n, k}).tile_n, ++picks;
+    best_pick = std::min(best_pick, (thread_seconds() - start) / picks);
+    start = thread_seconds();
+    int forecasts = 0;
+    for (i64 m = 1; m < 9000; m += 450) {
+      for (const auto& [n, k] : kLayers) {
+        const Problem p{m, n, k};
+        for (const Configuration& c : catalogue::kConfigurations)
+          if (!why_not(kBf16, c, p)) sum += forecast(kH200, kBf16, c, p).seconds, ++forecasts;
+      }
+    }
+    best_forecast = std::min(best_forecast, (thread_seconds() - start) / forecasts);
+  }
+  RecordProperty("pick_us", std::to_string(best_pick * 1e6));
+  RecordProperty("forecast_us", std::to_string(best_forecast * 1e6));
+  std::printf("%.2f us a pick, %.3f us a configuration\n", best_pick * 1e6, best_forecast * 1e6);
+  EXPECT_LT(best_pick, 1e-3);
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LT(best_forecast, 1e-6);
+#endif
+  EXPECT_GT(sum, 0);
+}
+
+}  // namespace
+}  // namespace foretile

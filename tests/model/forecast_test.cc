@@ -1,0 +1,238 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "foretile/device/catalogue.h"
+#include "foretile/device/legality.h"
+#include "model/anatomy.h"
+
+namespace foretile {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Operation kBf16 = catalogue::product(DType::bf16, DType::bf16);
+const Operation kUnaligned = catalogue::unaligned(kBf16);
+const Operation kFp32 = catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32));
+const Machine kH200 = load_machine("h200");
+
+Conditions burst() { return {.regime = Regime::burst}; }
+Conditions at(double mhz) { return {.regime = Regime::fixed_clock, .mhz = mhz}; }
+
+TEST(Forecast, CountsByHand) {
+  // 16 x 32 tiles of 128 x 256 on 132 SMs: 3.88 waves, the busiest block walks 4; 8192 / 64 steps along K.
+  const Anatomy x = anatomy(kH200, kBf16, catalogue::coop(128, 256, 4, 2), {2048, 8192, 8192}, {});
+  EXPECT_EQ(x.tiles, 512);
+  EXPECT_EQ(x.concurrent, 132);
+  EXPECT_EQ(x.rounds, 4);
+  EXPECT_EQ(x.steps, 128);
+  EXPECT_EQ(x.busy_sms, 132);
+  EXPECT_DOUBLE_EQ(x.forecast.waves, 512.0 / 132);
+  EXPECT_DOUBLE_EQ(x.full_share, 396.0 / 512);
+  EXPECT_EQ(x.forecast.blocks_per_sm, 1);
+  // 4 stages of 128 x 64 and 256 x 64 bf16, two warpgroups x two buffers of 64 x 64 bf16, 8 barriers of 8 bytes.
+  EXPECT_EQ(x.forecast.shared_bytes, 4 * (16384 + 32768) + 4 * 8192 + 64);
+  EXPECT_EQ(x.forecast.registers, 168);
+  EXPECT_DOUBLE_EQ(x.flops_executed, 2.0 * 2048 * 8192 * 8192);
+}
+
+TEST(Forecast, CountsOfClustersAndEdges) {
+  // Pairs along M: ceil(1000/256) x ceil(1000/256) = 16 cluster tiles, 32 blocks.
+  const Anatomy x = anatomy(kH200, kBf16, catalogue::coop(128, 256, 4, 2, 2), {1000, 1000, 100}, {});
+  EXPECT_EQ(x.tiles, 16);
+  EXPECT_EQ(x.concurrent, 16);
+  EXPECT_EQ(x.busy_sms, 32);
+  EXPECT_EQ(x.steps, 2);
+  EXPECT_DOUBLE_EQ(x.flops_executed, 32 * 2.0 * 128 * 256 * 128);
+}
+
+TEST(Forecast, OneStepByHand) {
+  const Anatomy x = anatomy(kH200, kBf16, catalogue::coop(128, 256, 4, 2), {4096, 4096, 4096}, burst());
+  EXPECT_DOUBLE_EQ(x.step_math, 2.0 * 128 * 256 * 64 / (4096 * kH200.sm90.mma_efficiency));
+  // Two bands read 64 + 256 lines of 128 bytes, TMA writes 128 + 256: 1,024 lines at a line a clock.
+  EXPECT_DOUBLE_EQ(x.step_shared, 1024);
+  // 384 lines of 128 bytes through a port of 64 bytes a clock.
+  EXPECT_DOUBLE_EQ(x.step_l2, std::max(768.0, 49152 * 128 / (kH200.l2_bytes_per_clock * kH200.l2_coalescing)));
+  EXPECT_DOUBLE_EQ(x.step_latency, (kH200.dram_latency + kH200.tma_latency) * kH200.latency_load / 3);
+  EXPECT_GE(x.step, x.step_math);
+  EXPECT_LE(x.step, 1.05 * x.step_math);
+  // Decode: eight rows of A are loaded, not 64.
+  const Anatomy thin = anatomy(kH200, kBf16, catalogue::few_rows(32, 128, 9), {8, 4096, 4096}, burst());
+  EXPECT_DOUBLE_EQ(thin.step_shared, (64 + 32 + 8 + 32) * 256.0 / 128);
+  EXPECT_DOUBLE_EQ(thin.step_issue, kH200.sm90.step_clocks + 2 * kH200.sm90.slab_clocks);
+}
+
+TEST(Forecast, NormIsTheLongestOrALittleMore) {
+  EXPECT_EQ(norm(0, 0), 0);
+  EXPECT_EQ(norm(3, 0), 3);
+  EXPECT_NEAR(norm(1, 1), std::pow(2, 1.0 / 16), 1e-12);
+  EXPECT_NEAR(norm(2, 1), 2, 1e-4);
+  EXPECT_NEAR(norm(1, 2, 3, 4, 5), std::pow(1 + std::pow(2, 16) + std::pow(3, 16) + std::pow(4, 16) + std::pow(5, 16), 1.0 / 16), 1e-9);
+}
+
+// No forecast may beat the hardware: the tensor peak at the clock it assumes, DRAM's bandwidth for what must move, the
+// launch; and the part that bounds it is its longest.
+TEST(Forecast, NeverBeatsTheHardware) {
+  for (const char* name : {"h200", "h100", "a100", "rtx4090"}) {
+    const Machine machine = load_machine(name);
+    for (const Operation& o : {kBf16, kUnaligned, kFp32}) {
+      for (const Configuration& c : catalogue::kConfigurations) {
+        for (const Problem& p : {Problem{1, 4096, 4096}, Problem{33, 1000, 77}, Problem{2048, 2048, 2048}, Problem{8192, 28672, 4096}, Problem{64, 64, 100000}, Problem{128, 128, 128, 500}, Problem{4096, 4096, 0}}) {
+          if (why_not_on(machine, o, c, p)) continue;
+          for (const Conditions& conditions : {Conditions{}, burst(), at(1000)}) {
+            const Anatomy x = anatomy(machine, o, c, p, conditions);
+            const Forecast& f = x.forecast;
+            const double peak = machine.sms * f.clock_mhz * 1e6 * (c.family == Family::sm90 ? machine.tensor_rate(o.a) : machine.fp32_rate);
+            ASSERT_TRUE(std::isfinite(f.seconds));
+            EXPECT_GE(f.seconds, flop_count(p) / peak);
+            EXPECT_GE(f.seconds, (x.traffic.a_bytes + x.traffic.b_bytes + x.traffic.d_bytes) / machine.dram_bandwidth);
+            EXPECT_GE(f.seconds, machine.launch_seconds);
+            EXPECT_LE(f.clock_mhz, machine.boost_mhz);
+            EXPECT_LE(f.watts, machine.power_limit * 1.0001);
+            EXPECT_GE(f.watts, machine.power_idle);
+            EXPECT_GE(f.blocks_per_sm, 1);
+            EXPECT_GE(f.l2_hit_rate, 0);
+            EXPECT_LE(f.l2_hit_rate, 1);
+            for (double part : {f.dram, f.l2, f.shared_memory, f.compute, f.issue, f.launch, f.epilogue}) {
+              EXPECT_GE(part, 0);
+              EXPECT_LE(part, f.seconds * 1.0001);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Forecast, MoreWorkTakesLonger) {
+  for (const Configuration& c : catalogue::kConfigurations) {
+    const Operation& o = c.family == Family::sm90 ? kBf16 : kUnaligned;
+    const auto seconds = [&](i64 m, i64 n, i64 k, i64 batch = 1) { return forecast(kH200, o, c, {m, n, k, batch}, burst()).seconds; };
+    double last = 0;
+    for (i64 k = 256; k < 20000; k *= 2) {
+      EXPECT_GT(seconds(512, 4096, k), last);
+      last = seconds(512, 4096, k);
+    }
+    // Whole waves: twice the tiles take longer.
+    EXPECT_GT(seconds(132 * 256 * 2, 1024, 512), 1.5 * seconds(132 * 256, 1024, 512));
+    EXPECT_GT(seconds(512, 4096, 512, 8), seconds(512, 4096, 512, 1));
+  }
+}
+
+TEST(Forecast, RegimesAndClocks) {
+  const Configuration c = catalogue::coop(128, 256, 4, 2);
+  const Problem large{8192, 8192, 8192}, thin{8, 4096, 4096};
+  const Forecast sustained = forecast(kH200, kBf16, c, large), quick = forecast(kH200, kBf16, c, large, burst());
+  EXPECT_GT(sustained.seconds, 1.03 * quick.seconds) << "the power limit binds";
+  EXPECT_LT(sustained.clock_mhz, quick.clock_mhz);
+  EXPECT_NEAR(sustained.watts, kH200.power_limit, 0.01 * kH200.power_limit);
+  // The vendor's library sustains 650 to 700 TFLOP/s here: so do our kernels, nearly.
+  EXPECT_GT(flop_count(large) / sustained.seconds, 620e12);
+  EXPECT_LT(flop_count(large) / sustained.seconds, 720e12);
+
+  Conditions zeros;
+  zeros.data = Data::zeros;
+  EXPECT_LT(forecast(kH200, kBf16, c, large, zeros).seconds, sustained.seconds) << "zeros take less power";
+
+  const Forecast slow = forecast(kH200, kBf16, c, large, at(990)), fast = forecast(kH200, kBf16, c, large, at(1980));
+  EXPECT_EQ(slow.clock_mhz, 990);
+  EXPECT_NEAR(slow.seconds / fast.seconds, 2, 0.01) << "bound by the SM clock";
+  EXPECT_EQ(forecast(kH200, kBf16, catalogue::few_rows(32, 128, 9), thin).clock_mhz, kH200.boost_mhz) << "DRAM alone does not reach the limit";
+}
+
+// The clock is where power just meets the limit: recompute the power from the parts.
+TEST(Forecast, ThePowerBalanceHolds) {
+  const Anatomy x = anatomy(kH200, kBf16, catalogue::coop(128, 256, 4, 2), {8192, 8192, 8192}, {});
+  const double voltage = 1 - kH200.voltage_slope * (1 - x.clock / (kH200.boost_mhz * 1e6));
+  const double clocks = x.core_clocks * x.busy_sms * double(x.tiles) / double(x.rounds * x.concurrent);
+  const double on_chip = flop_count({8192, 8192, 8192}) * kH200.flop_energy + x.shared_traffic * kH200.shared_energy + x.traffic.l2_bytes() * kH200.l2_energy + clocks * kH200.clock_energy;
+  const double watts = kH200.power_idle + (on_chip * voltage * voltage + x.traffic.dram_bytes() * kH200.dram_energy) / x.forecast.seconds;
+  EXPECT_NEAR(watts, kH200.power_limit, 0.002 * kH200.power_limit);
+}
+
+TEST(Forecast, BoundsMakeSense) {
+  EXPECT_EQ(forecast(kH200, kBf16, catalogue::coop(128, 256, 4, 2), {8192, 8192, 8192}).bound, Bound::tensor_cores);
+  EXPECT_EQ(forecast(kH200, kBf16, catalogue::few_rows(256, 64, 5), {8, 28672, 8192}).bound, Bound::dram);
+  EXPECT_EQ(forecast(kH200, kBf16, catalogue::few_rows(16, 256, 5), {8, 1280, 8192}).bound, Bound::issue);
+  const Bound small = forecast(kH200, kBf16, catalogue::few_rows(16, 256, 5), {8, 64, 64}).bound;
+  EXPECT_TRUE(small == Bound::launch || small == Bound::latency) << name_of(small);
+  EXPECT_EQ(name_of(Bound::shared_memory), std::string("shared memory"));
+}
+
+// 150 tiles on 132 SMs: the second round runs at the pace of one block. As measured: 42.8 us, not DRAM's 33.
+TEST(Forecast, APartialRoundIsNotFree) {
+  const Problem p{8, 7168, 8192};
+  const double partial = forecast(kH200, kBf16, catalogue::few_rows(48, 128, 7), p).seconds;
+  const double even = forecast(kH200, kBf16, catalogue::few_rows(64, 128, 6), p).seconds;
+  EXPECT_GT(partial, 1.2 * even);
+  EXPECT_NEAR(partial, 42.8e-6, 0.1 * 42.8e-6);
+}
+
+TEST(Forecast, PingPongHidesTheEpilogue) {
+  const Problem p{4096, 32768, 512};
+  const Anatomy together = anatomy(kH200, kBf16, catalogue::coop(128, 128, 6, 2), p, {}), apart = anatomy(kH200, kBf16, catalogue::pingpong(128, 128, 6, 2), p, {});
+  EXPECT_GT(together.epilogue_exposed, 0.9 * together.epilogue);
+  EXPECT_LT(apart.epilogue_exposed, 0.2 * apart.epilogue);
+  EXPECT_LT(apart.forecast.seconds, 0.9 * together.forecast.seconds);
+}
+
+TEST(Forecast, EpiloguesCost) {
+  const Configuration c = catalogue::coop(128, 192, 4, 3);
+  const Problem p{4096, 4096, 512};
+  const double plain = forecast(kH200, kBf16, c, p, burst()).seconds;
+  Operation direct = kBf16, wide = kBf16;
+  direct.output = Alignment::any;
+  wide.d = DType::fp32;
+  EXPECT_GT(forecast(kH200, catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), c, p, burst()).seconds, 1.1 * plain);
+  EXPECT_GT(forecast(kH200, direct, c, p, burst()).seconds, plain) << "stores from registers";
+  EXPECT_GT(anatomy(kH200, wide, c, p, burst()).traffic.d_bytes, 1.9 * anatomy(kH200, kBf16, c, p, burst()).traffic.d_bytes);
+}
+
+TEST(Forecast, AnSmBudgetSlowsDown) {
+  Conditions half;
+  half.sm_budget = 66;
+  const Configuration c = catalogue::coop(128, 128, 6, 2);
+  const Anatomy x = anatomy(kH200, kBf16, c, {4096, 4096, 4096}, half);
+  EXPECT_EQ(x.busy_sms, 66);
+  EXPECT_GT(x.forecast.seconds, forecast(kH200, kBf16, c, {4096, 4096, 4096}).seconds * 1.3);
+}
+
+TEST(Forecast, EmptyProblemsTakeNoTime) {
+  for (const Problem& p : {Problem{0, 8, 8}, Problem{8, 0, 8}, Problem{8, 8, 8, 0}}) EXPECT_EQ(forecast(kH200, kFp32, catalogue::simt(64, 64, 16, 4, 4), p).seconds, 0);
+  EXPECT_GT(forecast(kH200, kFp32, catalogue::simt(64, 64, 16, 4, 4), {8, 8, 0}).seconds, 0) << "K = 0 still writes D";
+}
+
+TEST(Forecast, NonsenseIsRefused) {
+  const Configuration c = catalogue::coop(128, 128, 6, 2);
+  const Problem p{128, 128, 128};
+  const auto message = [&](const Machine& m, const Operation& o, const Problem& problem, const Conditions& conditions) {
+    try {
+      forecast(m, o, c, problem, conditions);
+    } catch (const std::invalid_argument& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_THAT(message(kH200, kBf16, p, at(0)), HasSubstr("mhz"));
+  EXPECT_THAT(message(kH200, kBf16, p, at(5000)), HasSubstr("1980"));
+  EXPECT_THAT(message(kH200, kBf16, p, at(std::numeric_limits<double>::quiet_NaN())), HasSubstr("mhz"));
+  EXPECT_THAT(message(kH200, kBf16, p, {.sm_budget = 133}), HasSubstr("sm_budget is 133, must be 0 (all) to 132"));
+  EXPECT_THAT(message(kH200, kBf16, p, {.sm_budget = -1}), HasSubstr("sm_budget"));
+  EXPECT_THAT(message(kH200, kBf16, {-1, 8, 8}, {}), HasSubstr("negative"));
+  EXPECT_THAT(message(kH200, kUnaligned, p, {}), HasSubstr("TMA"));
+  EXPECT_THAT(message(load_machine("a100"), kBf16, p, {}), HasSubstr("9.0"));
+}
+
+TEST(Forecast, ExtremesDoNotOverflow) {
+  const i64 huge = 2000000000;
+  for (const Problem& p : {Problem{huge, 1, 1}, Problem{1, huge, 1}, Problem{1, 1, huge}, Problem{1, 1, 1, huge}}) {
+    const Forecast f = forecast(kH200, kFp32, catalogue::simt(128, 128, 8, 8, 8), p);
+    EXPECT_TRUE(std::isfinite(f.seconds) && f.seconds > 0);
+    EXPECT_GE(f.l2_hit_rate, 0);
+  }
+}
+
+}  // namespace
+}  // namespace foretile
