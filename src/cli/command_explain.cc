@@ -7,9 +7,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
-#if __has_include("model/explain.h")
 #include "model/explain.h"
-#endif
 #include "model/text.h"
 
 namespace foretile::cli {
@@ -38,15 +36,11 @@ int explain_command(const Options& options) {
     json["configuration"] = text_of(c);
     json["chosen_by_model"] = !given;
     json["forecast"] = json_of(forecast(machine, o, c, p, conditions));
+    json["path"] = path_text(machine, o, c, p);
     print_json(json);
     return kOk;
   }
-#if __has_include("model/explain.h")
-  fmt::print("{}", explain(machine, o, c, p, conditions));
-#else
-  const Forecast f = forecast(machine, o, c, p, conditions);
-  fmt::print("{} {} {}\n", text_of(c), time_text(f.seconds), name_of(f.bound));
-#endif
+  fmt::print("{}", explain_text(machine, o, c, p, conditions));
   return kOk;
 }
 

@@ -1,0 +1,74 @@
+// Bad input: exit code 2, nothing on standard output, and a message that names the argument and what is allowed.
+#include "command.h"
+
+namespace {
+
+struct Bad {
+  const char* arguments;
+  std::vector<const char*> message;  // all of these stand in it
+};
+
+class BadInput : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadInput, IsRefusedByName) {
+  const Outcome o = foretile(GetParam().arguments);
+  EXPECT_EQ(o.code, 2) << o.error;
+  EXPECT_EQ(o.out, "");
+  for (const char* part : GetParam().message) EXPECT_NE(o.error.find(part), std::string::npos) << "\"" << part << "\" is missing in:\n" << o.error;
+}
+
+INSTANTIATE_TEST_SUITE_P(Commands, BadInput, testing::Values(
+    Bad{"frobnicate", {"frobnicate", "--help"}},
+    Bad{"explian --m 1 --n 1 --k 1", {"Did you mean explain?"}},
+    Bad{"explain --m 1 --n 2 --k 3 --dtyp bf16", {"--dtyp", "Did you mean --dtype?"}},
+    Bad{"explain --n 2 --k 3", {"--m is missing"}},
+    Bad{"explain --m 1 --n 2", {"--k is missing"}},
+    Bad{"explain --m x --n 2 --k 3", {"--m is \"x\"", "whole number from 0"}},
+    Bad{"explain --m -1 --n 2 --k 3", {"--m is \"-1\"", "whole number from 0"}},
+    Bad{"explain --m 1.5 --n 2 --k 3", {"--m is \"1.5\""}},
+    Bad{"explain --m 3000000000 --n 2 --k 3", {"--m is \"3000000000\"", "to 2147479551"}},
+    Bad{"explain --m 1 --n 2 --k 3 --dtype bf17", {"--dtype is \"bf17\"", "bf16, fp16, fp32"}},
+    Bad{"explain --m 1 --n 2 --k 3 --out-dtype int9", {"--out-dtype is \"int9\"", "bf16, fp16, fp32"}},
+    Bad{"explain --m 1 --n 2 --k 3 --activation swish", {"--activation is \"swish\"", "none, relu, gelu_erf, gelu_tanh, silu"}},
+    Bad{"explain --m 1 --n 2 --k 3 --alpha nan", {"--alpha is \"nan\"", "finite"}},
+    Bad{"explain --m 1 --n 2 --k 3 --beta 1e60", {"--beta is \"1e60\"", "finite fp32"}},
+    Bad{"explain --m 1 --n 2 --k 3 --machine h201", {"--machine", "h201", "h200", "a100"}},
+    Bad{"explain --m 1 --n 2 --k 3 --machine /nonexistent.toml", {"--machine", "/nonexistent.toml"}},
+    Bad{"explain --m 1 --n 2 --k 3 --regime fast", {"--regime is \"fast\"", "sustained, burst", "1500MHz"}},
+    Bad{"explain --m 1 --n 2 --k 3 --regime 5MHz", {"--regime is \"5MHz\""}},
+    Bad{"explain --m 1 --n 2 --k 3 --config sm91:1x1x1", {"--config", "sm91"}},
+    Bad{"explain --m 8 --n 64 --k 63 --config sm90:128x128x64:s6:coop:b2", {"--config", "16 bytes"}},
+    Bad{"explain --m 8 --n 64 --k 64 --machine a100 --config sm90:128x128x64:s6:coop:b2", {"--config", "a100"}},
+    Bad{"choose --m 1 --n 2 --k 3 --sms 0", {"--sms is \"0\"", "from 1"}},
+    Bad{"emulate --m 8 --n 8 --k 8 --async never", {"--async is \"never\"", "eager, lazy, random"}},
+    Bad{"emulate --m 8 --n 8 --k 8 --scheduling fair", {"--scheduling is \"fair\"", "round_robin, random, priority"}},
+    Bad{"emulate --m 8 --n 8 --k 8 --values big", {"--values is \"big\"", "integers, normal"}},
+    Bad{"emulate --m 8192 --n 8192 --k 8192", {"--m 8192", "--force"}},
+    Bad{"verify --count 0", {"--count is \"0\"", "from 1"}},
+    Bad{"verify --on moon", {"--on is \"moon\"", "auto, gpu, cpu"}},
+    Bad{"demo --on moon", {"--on is \"moon\"", "auto, gpu, cpu"}},
+    Bad{"demo --machine none", {"--machine", "h200"}},
+    Bad{"bench --n 8", {"--m, --n and --k"}},
+    Bad{"bench --suite circles", {"circles", "layers, squares"}},
+    Bad{"bench --m 1,x", {"'x'"}},
+    Bad{"bench --dtype int8", {"--dtype is \"int8\"", "bf16, fp16, fp32"}},
+    Bad{"cache burn", {"burn", "list, clear"}},
+    Bad{"cache list --stale", {"--stale"}},
+    Bad{"machines none", {"none", "h200"}}));
+
+TEST(Environment, CommandsThatNeedAGpuSayWhatIsMissing) {
+  for (const std::string arguments : {"run --m 8 --n 8 --k 8", "bench --m 8 --n 8 --k 8", "verify --on gpu", "demo --on gpu"}) {
+    const Outcome o = foretile(arguments);
+    EXPECT_EQ(o.code, 3) << arguments;
+    EXPECT_EQ(o.out, "");
+    EXPECT_NE(o.error.find("no usable GPU"), std::string::npos) << o.error;
+  }
+}
+
+TEST(Environment, NoCacheFolder) {
+  const Outcome o = foretile("cache", "FORETILE_CACHE= XDG_CACHE_HOME= HOME=");
+  EXPECT_EQ(o.code, 3);
+  EXPECT_NE(o.error.find("no cache folder"), std::string::npos) << o.error;
+}
+
+}  // namespace

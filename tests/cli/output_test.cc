@@ -1,0 +1,184 @@
+// Good input: exit codes, JSON that parses and says what the table says, help that teaches, tables that fit.
+#include <algorithm>
+#include <set>
+
+#include "command.h"
+
+namespace {
+
+const char* const kCommands[] = {"demo", "explain", "choose", "emulate", "verify", "run", "bench", "machines", "cache"};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::stringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// The number of columns a terminal shows: bytes that do not continue a UTF-8 sequence.
+size_t width_of(const std::string& line) { return size_t(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; })); }
+
+void expect_envelope(const nlohmann::json& json, const std::string& command) {
+  EXPECT_EQ(json.at("schema"), "foretile." + command);
+  EXPECT_EQ(json.at("version"), 1);
+  EXPECT_FALSE(json.at("foretile").get<std::string>().empty());
+}
+
+TEST(Help, TheToolNamesEveryCommand) {
+  for (const std::string arguments : {"", "--help"}) {
+    const Outcome o = foretile(arguments);
+    EXPECT_EQ(o.code, 0);
+    for (const char* command : kCommands) EXPECT_NE(o.out.find(std::string("  ") + command), std::string::npos) << command;
+    EXPECT_NE(o.out.find("Exit codes"), std::string::npos);
+  }
+}
+
+TEST(Help, EveryCommandTeachesByExample) {
+  for (const char* command : kCommands) {
+    const Outcome o = foretile(std::string(command) + " --help");
+    EXPECT_EQ(o.code, 0);
+    EXPECT_EQ(o.error, "");
+    EXPECT_NE(o.out.find("Examples:\n  foretile " + std::string(command)), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find("--json"), std::string::npos);
+    for (const std::string& line : lines_of(o.out)) EXPECT_LE(width_of(line), 140u) << line;
+  }
+}
+
+// An example that is refused would teach nonsense. Those that only compute are run as they stand.
+TEST(Help, ExamplesOfQuickCommandsWork) {
+  for (const char* command : {"explain", "choose", "machines", "cache"})
+    for (const std::string& line : lines_of(foretile(std::string(command) + " --help").out)) {
+      if (line.rfind("  foretile ", 0) != 0) continue;
+      std::string arguments = line.substr(11);
+      if (const size_t comment = arguments.find("   "); comment != std::string::npos) arguments.resize(comment);
+      const Outcome o = foretile(arguments, "FORETILE_CACHE=" + testing::TempDir() + "/foretile_cli_cache");
+      EXPECT_EQ(o.code, 0) << arguments << "\n" << o.error;
+      EXPECT_NE(o.out, "");
+    }
+}
+
+TEST(Version, IsPrinted) {
+  const Outcome o = foretile("--version");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_EQ(o.out.rfind("foretile ", 0), 0u) << o.out;
+}
+
+TEST(Explain, TextAndJsonAgree) {
+  const Outcome text = foretile("explain " + kProduct);
+  ASSERT_EQ(text.code, 0) << text.error;
+  const auto json = foretile("explain --json " + kProduct).json();
+  expect_envelope(json, "explain");
+  EXPECT_NE(text.out.find(json.at("configuration").get<std::string>()), std::string::npos);
+  const double seconds = json.at("forecast").at("seconds");
+  EXPECT_GT(seconds, 50.3e6 / 4.8e12);  // it cannot beat the time that its 50 MB of weights take from memory
+  EXPECT_LT(seconds, 1e-3);
+  EXPECT_TRUE(json.at("chosen_by_model").get<bool>());
+}
+
+TEST(Explain, TakesUnderFiftyMilliseconds) {
+  double best = 1;
+  for (int i = 0; i < 20 && best >= 0.05; ++i) best = std::min(best, foretile("explain " + kProduct).seconds);  // the machine may be busy
+  EXPECT_LT(best, 0.05);
+}
+
+TEST(Explain, RegimesDiffer) {
+  const std::string big = "explain --json --m 8192 --n 8192 --k 8192 ";
+  const auto seconds = [&](const std::string& regime) { return foretile(big + "--regime " + regime).json().at("forecast").at("seconds").get<double>(); };
+  EXPECT_LT(seconds("burst"), seconds("sustained"));
+  EXPECT_LT(seconds("sustained"), seconds("500MHz"));
+}
+
+TEST(Choose, RanksAndRulesOut) {
+  const auto json = foretile("choose --json --m 64 --n 4095 --k 4095").json();
+  expect_envelope(json, "choose");
+  ASSERT_FALSE(json.at("ranked").empty());
+  double last = 0;
+  for (const auto& row : json.at("ranked")) {
+    EXPECT_EQ(row.at("configuration").get<std::string>().rfind("simt:", 0), 0u);  // rows of 8190 bytes: nothing for TMA
+    EXPECT_GE(row.at("forecast").at("seconds").get<double>(), last);
+    last = row.at("forecast").at("seconds");
+  }
+  ASSERT_FALSE(json.at("ruled_out").empty());
+  EXPECT_NE(json.at("ruled_out")[0].at("reason").get<std::string>().find("16 bytes"), std::string::npos);
+  // What it puts first is what explain takes.
+  EXPECT_EQ(foretile("explain --json --m 64 --n 4095 --k 4095").json().at("configuration"), json.at("ranked")[0].at("configuration"));
+}
+
+TEST(Machines, EveryNumberHasUnitAndSource) {
+  const auto json = foretile("machines --json").json();
+  expect_envelope(json, "machines");
+  std::set<std::string> names;
+  for (const auto& machine : json.at("machines")) {
+    names.insert(machine.at("name"));
+    EXPECT_GT(machine.at("facts").size(), 20u);
+    for (const auto& fact : machine.at("facts")) EXPECT_FALSE(fact.at("source").get<std::string>().empty()) << fact.dump();
+  }
+  for (const char* name : {"h200", "h100", "a100", "rtx4090"}) EXPECT_TRUE(names.count(name)) << name;
+}
+
+TEST(Emulate, ChecksAndReports) {
+  const Outcome o = foretile("emulate --json --m 70 --n 72 --k 136");
+  ASSERT_EQ(o.code, 0) << o.out << o.error;
+  const auto json = o.json();
+  expect_envelope(json, "emulate");
+  const auto& check = json.at("check");
+  EXPECT_TRUE(check.at("passed").get<bool>());
+  EXPECT_EQ(check.at("result").at("checked"), 70 * 72);
+  EXPECT_EQ(check.at("result").at("exact"), 70 * 72);
+  EXPECT_EQ(check.at("configuration").get<std::string>().rfind("sm90:", 0), 0u);
+  EXPECT_GT(check.at("counters").at("wgmmas").get<int>(), 0);
+  EXPECT_EQ(check.at("findings").size(), 0u);
+}
+
+TEST(Emulate, EpilogueAndSlowPath) {
+  const Outcome o = foretile("emulate --m 33 --n 17 --k 29 --bias --activation relu --residual --beta 2 --alpha -1 --batch 2");
+  EXPECT_EQ(o.code, 0) << o.out << o.error;
+  EXPECT_NE(o.out.find("simt:"), std::string::npos);
+  EXPECT_NE(o.out.find("nothing written outside D"), std::string::npos);
+}
+
+TEST(Emulate, EmptyProducts) {
+  EXPECT_EQ(foretile("emulate --m 0 --n 17 --k 29").code, 0);
+  EXPECT_EQ(foretile("emulate --m 5 --n 17 --k 0").code, 0);
+}
+
+TEST(Verify, FewRandomProducts) {
+  const Outcome o = foretile("verify --on cpu --count 6 --seed 3 --json");
+  ASSERT_EQ(o.code, 0) << o.out << o.error;
+  const auto json = o.json();
+  expect_envelope(json, "verify");
+  EXPECT_EQ(json.at("count"), 6);
+  EXPECT_EQ(json.at("failed"), 0);
+  EXPECT_GT(json.at("elements").get<int>(), 0);
+}
+
+TEST(Cache, ListsAnEmptyAndADamagedFolder) {
+  const std::string folder = testing::TempDir() + "/foretile_cli_cache_" + std::to_string(getpid());
+  const std::string environment = "FORETILE_CACHE=" + folder;
+  auto json = foretile("cache --json", environment).json();
+  expect_envelope(json, "cache");
+  EXPECT_EQ(json.at("entries").size(), 0u);
+  ASSERT_EQ(std::system(("mkdir -p " + folder + " && echo nonsense > " + folder + "/00112233445566778899aabbccddeeff.kernel").c_str()), 0);
+  json = foretile("cache list --json", environment).json();
+  ASSERT_EQ(json.at("entries").size(), 1u);
+  EXPECT_EQ(json.at("entries")[0].at("state"), "damaged");
+  EXPECT_EQ(foretile("cache clear --json", environment).json().at("removed"), 1);
+  EXPECT_EQ(foretile("cache --json", environment).json().at("entries").size(), 0u);
+  (void)std::system(("rm -rf " + folder).c_str());
+}
+
+TEST(Table, FitsTheWidthAndHasNoColourInAPipe) {
+  for (const int width : {80, 120}) {
+    const Outcome o = foretile("choose " + kProduct, "COLUMNS=" + std::to_string(width));
+    ASSERT_EQ(o.code, 0);
+    EXPECT_EQ(o.out.find('\033'), std::string::npos);
+    bool in_table = false;
+    for (const std::string& line : lines_of(o.out)) {
+      if (line.rfind("configuration", 0) == 0) in_table = true;
+      if (line.empty()) in_table = false;
+      if (in_table) EXPECT_LE(width_of(line), size_t(width)) << line;
+    }
+  }
+}
+
+}  // namespace
