@@ -147,10 +147,10 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
 }
 
 // ---- time and power ------------------------------------------------------------------------------------------
-// norm() of two, which the search for the clock evaluates over and over: with r the ratio of the smaller to the larger.
+// norm() of two, which the search for the clock evaluates over and over.
 double norm_of_two(double x, double y) {
-  const double top = std::max(x, y), r = sixteenth_power(std::min(x, y) / std::max(top, 1e-300));
-  return r < 1e-6 ? top : top * std::sqrt(std::sqrt(std::sqrt(std::sqrt(1 + r))));
+  const double top = std::max(x, y), rest = std::min(x, y);
+  return rest < 0.5 * top ? top : top * std::sqrt(std::sqrt(std::sqrt(std::sqrt(1 + sixteenth_power(rest / top)))));
 }
 
 // Rounds that fill the machine share DRAM; the blocks of a last, partial round have it to themselves and are as slow as
@@ -240,8 +240,10 @@ const char* name_of(Bound bound) {
 double norm(double x, double y, double z, double w, double v) {
   const double top = std::max({x, y, z, w, v});
   if (!(top > 0)) return 0;
-  const double sum = sixteenth_power(x / top) + sixteenth_power(y / top) + sixteenth_power(z / top) + sixteenth_power(w / top) + sixteenth_power(v / top);
-  return top * std::sqrt(std::sqrt(std::sqrt(std::sqrt(sum))));
+  double sum = 0;
+  for (const double part : {x, y, z, w, v})
+    if (part > 0.5 * top) sum += sixteenth_power(part / top);  // the rest adds less than a hundred-thousandth
+  return sum < 1 + 1e-6 ? top : top * std::sqrt(std::sqrt(std::sqrt(std::sqrt(sum))));
 }
 
 const char* why_not_on(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {

@@ -56,8 +56,8 @@ i32 new_columns(const Footprint& now, const Footprint& before) {
   return std::max(0, now.columns() - old);
 }
 
-constexpr i32 kExactWaves = 10;   // more waves than this are sampled
-constexpr i32 kSampledWaves = 8;
+constexpr i32 kExactWaves = 20;   // more waves than this are sampled
+constexpr i32 kSampledWaves = 12;
 
 }  // namespace
 

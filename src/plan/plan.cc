@@ -46,8 +46,10 @@ i32 raster_group(const Configuration& c, const Problem& p, int blocks) {
   i64 best = 1, best_rows = -1;
   for (i64 group = 1; group <= std::min<i64>(tiles_m, 32); ++group) {
     // One wave covers `group` tiles of M by as many columns as it takes.
-    const i64 columns = std::min(tiles_n, ceil_div(wave, group));
-    const i64 bands = ceil_div(wave, group * tiles_n);
+    // Short of a whole band the division of 64-bit numbers is saved: the model asks for every configuration of a choice.
+    const bool within = group * tiles_n >= wave;
+    const i64 columns = within ? i64((u32(wave) + u32(group) - 1) / u32(group)) : tiles_n;
+    const i64 bands = within ? 1 : ceil_div(wave, group * tiles_n);
     const i64 rows_read = std::min(tiles_m, bands * group) * c.tile_m * c.cluster_m + columns * c.tile_n * c.cluster_n;
     if (best_rows < 0 || rows_read < best_rows) best = group, best_rows = rows_read;
   }

@@ -1,0 +1,142 @@
+// Forecasts against times of our own kernels, recorded on an H200 and checked in under bench/results/.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "foretile/device/catalogue.h"
+#include "foretile/device/legality.h"
+#include "model/model.h"
+#include "model/text.h"
+#include "plan/plan.h"
+
+namespace foretile {
+namespace {
+
+const Operation kBf16 = catalogue::product(DType::bf16, DType::bf16);
+
+struct Timed {
+  Problem problem;
+  Configuration configuration;
+  double seconds = 0;
+};
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::stringstream stream(line);
+  for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
+  return cells;
+}
+
+// The table's columns by name; a plain chain, and the raster the library itself would take, where the table says which.
+std::vector<Timed> read(const std::string& name) {
+  std::ifstream file(std::string(FORETILE_SOURCE_DIR) + "/bench/results/" + name);
+  EXPECT_TRUE(file) << name;
+  std::vector<Timed> runs;
+  std::vector<std::string> columns;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const auto cells = cells_of(line);
+    if (columns.empty()) {
+      columns = cells;
+      continue;
+    }
+    const auto cell = [&](const char* column) {
+      const auto at = std::find(columns.begin(), columns.end(), column);
+      return at == columns.end() ? std::string() : cells.at(size_t(at - columns.begin()));
+    };
+    Timed run;
+    run.problem = {std::atoll(cell("m").c_str()), std::atoll(cell("n").c_str()), std::atoll(cell("k").c_str())};
+    std::string error;
+    const auto configuration = configuration_from(cell("configuration"), error);
+    if (!configuration) {
+      ADD_FAILURE() << error;
+      continue;
+    }
+    run.configuration = *configuration;
+    run.seconds = std::atof(cell("microseconds").c_str()) * 1e-6;
+    if (why_not(kBf16, run.configuration, run.problem)) continue;  // measured before a rule changed
+    if (const std::string chain = cell("chain"); !chain.empty() && chain != "plain") continue;
+    if (const std::string group = cell("raster_group"); !group.empty()) {
+      const LaunchShape shape = launch_shape(kBf16, run.configuration, run.problem, 132);
+      if (raster_group(run.configuration, run.problem, int(shape.blocks)) != std::atoi(group.c_str())) continue;
+    }
+    runs.push_back(run);
+  }
+  return runs;
+}
+
+bool in_catalogue(const Configuration& c) {
+  return std::find(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations), c) != std::end(catalogue::kConfigurations);
+}
+
+struct Errors {
+  std::vector<double> all;
+  double median() const { return at(0.5); }
+  double at(double share) const {
+    std::vector<double> sorted = all;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.empty() ? NAN : sorted[size_t(share * double(sorted.size() - 1))];
+  }
+};
+
+class Recorded : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    for (const char* name : {"configurations_h200.csv", "few_rows_h200.csv"})
+      for (const Timed& run : read(name)) runs_.push_back(run);
+  }
+  static std::vector<Timed> runs_;
+  const Machine h200_ = load_machine("h200");
+};
+std::vector<Timed> Recorded::runs_;
+
+TEST_F(Recorded, TimesOfOurKernels) {
+  Errors few, many, listed;
+  for (const Timed& run : runs_) {
+    const double error = std::abs(forecast(h200_, kBf16, run.configuration, run.problem).seconds / run.seconds - 1);
+    (run.problem.m <= 96 ? few : many).all.push_back(error);
+    if (in_catalogue(run.configuration)) listed.all.push_back(error);
+  }
+  ASSERT_GT(few.all.size(), 500u);
+  ASSERT_GT(many.all.size(), 500u);
+  std::printf("few rows:  %zu times, median error %.1f %%, nine in ten within %.1f %%\n", few.all.size(), 100 * few.median(), 100 * few.at(0.9));
+  std::printf("many rows: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", many.all.size(), 100 * many.median(), 100 * many.at(0.9));
+  std::printf("catalogue: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", listed.all.size(), 100 * listed.median(), 100 * listed.at(0.9));
+  EXPECT_LT(few.median(), 0.05);
+  EXPECT_LT(many.median(), 0.05);
+  EXPECT_LT(many.at(0.9), 0.12);
+  EXPECT_LT(listed.median(), 0.05);
+  EXPECT_LT(listed.at(0.9), 0.12);
+}
+
+// Per shape, the configuration with the shortest forecast against the fastest measured, among the catalogue's.
+TEST_F(Recorded, TheChoice) {
+  std::map<std::tuple<i64, i64, i64>, std::vector<std::pair<double, double>>> shapes;
+  for (const Timed& run : runs_)
+    if (in_catalogue(run.configuration))
+      shapes[{run.problem.m, run.problem.n, run.problem.k}].emplace_back(forecast(h200_, kBf16, run.configuration, run.problem).seconds, run.seconds);
+  double sum = 0, worst = 1;
+  int count = 0;
+  for (const auto& [shape, times] : shapes) {
+    if (times.size() < 3) continue;
+    double fastest = 1;
+    for (const auto& [forecasted, measured] : times) fastest = std::min(fastest, measured);
+    const double share = fastest / std::min_element(times.begin(), times.end())->second;
+    sum += std::log(share), worst = std::min(worst, share), ++count;
+  }
+  ASSERT_GT(count, 40);
+  std::printf("chosen against fastest over %d shapes: geometric mean %.3f, worst %.3f\n", count, std::exp(sum / count), worst);
+  EXPECT_GT(std::exp(sum / count), 0.96);
+  EXPECT_GT(worst, 0.85);
+}
+
+}  // namespace
+}  // namespace foretile
