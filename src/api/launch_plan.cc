@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
 #include "model/model.h"
 #include "model/text.h"
@@ -60,6 +61,9 @@ Status check_capture(const Driver& driver, cuda::Stream stream, bool& capturing)
 
 }  // namespace
 
+// Takes every operation on every GPU: what it cannot compute, no other configuration can.
+constexpr Configuration kPortable = catalogue::simt(128, 128, 8, 8, 8);
+
 Status choose_configuration(const DeviceInfo& device, const Matmul& call, const CheckedCall& x, Configuration& configuration) {
   if (device.compute_capability < 70)
     return {Code::unsupported, fmt::format("device {} ({}) has compute capability {}.{}; 7.0 or newer is needed", device.ordinal, device.name,
@@ -68,6 +72,8 @@ Status choose_configuration(const DeviceInfo& device, const Matmul& call, const 
     return {Code::invalid_argument, fmt::format("sm_budget is {}; allowed: 0 (all) to {}, the SMs of device {}", call.sm_budget, device.sms, device.ordinal)};
   if (call.configuration) {
     configuration = *call.configuration;
+  } else if (const char* reason = why_not(x.operation, kPortable, x.problem)) {  // too large for any
+    return {Code::unsupported, fmt::format("m {}, n {}, k {}, batch {}: {}", x.problem.m, x.problem.n, x.problem.k, x.problem.batch, reason)};
   } else {
     const Machine* machine = machine_for_device(device.name, device.compute_capability, device.sms);
     if (!machine) return {Code::unsupported, fmt::format("no machine file is near device {} ({})", device.ordinal, device.name)};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace foretile {
 
@@ -26,7 +27,8 @@ class Search {
     terms_[count_++] = {stride, low, high};
   }
   Overlap run(i64 low, i64 high) {
-    std::sort(terms_.begin(), terms_.begin() + count_, [](const Term& a, const Term& b) { return a.stride > b.stride; });
+    for (int i = 1; i < count_; ++i)
+      for (int j = i; j > 0 && terms_[j].stride > terms_[j - 1].stride; --j) std::swap(terms_[j], terms_[j - 1]);
     return step(0, low, high);
   }
 

@@ -74,20 +74,12 @@ Status judge_log(std::string_view log, CompiledKernel& kernel) {
   return faults.empty() ? Status{} : Status{Code::compile_error, "the compiled kernel is not accepted:" + faults};
 }
 
-Compilation compile_kernel(const Operation& o, const Configuration& c, std::string_view architecture, const Nvrtc* nvrtc) {
-  Compilation result;
-  if (const char* reason = why_not(o, c)) {
-    result.status = {Code::unsupported, reason};
-    return result;
-  }
-  if (c.family == Family::sm90 && architecture != "sm_90a") {
-    result.status = {Code::unsupported, fmt::format("the sm90 family runs on sm_90a alone, not on {}", architecture)};
-    return result;
-  }
-  if (!nvrtc)
-    if (result.status = load_nvrtc(nvrtc); !result.status) return result;
+namespace {
 
-  result.source = translation_unit(o, c);
+// One run of the compiler.
+Compilation compile_source(std::string source, std::string_view architecture, const Nvrtc& nvrtc) {
+  Compilation result;
+  result.source = std::move(source);
   std::vector<const char*> names, texts;
   std::vector<std::string> terminated;  // the embedded texts are views: NVRTC wants C strings
   const auto files = embedded_device_sources();
@@ -101,29 +93,53 @@ Compilation compile_kernel(const Operation& o, const Configuration& c, std::stri
   options.push_back(arch.c_str());
 
   const auto fail = [&](int code, const char* what) {
-    result.status = {Code::compile_error, fmt::format("{} for {}: {}\n{}{}", what, architecture, nvrtc->error(code), result.log, result.source)};
+    result.status = {Code::compile_error, fmt::format("{} for {}: {}\n{}{}", what, architecture, nvrtc.error(code), result.log, result.source)};
     return result;
   };
   const auto begin = std::chrono::steady_clock::now();
-  Program program{*nvrtc};
-  if (const int code = nvrtc->create(&program.handle, result.source.c_str(), "foretile_kernel.cu", int(names.size()), texts.data(), names.data()))
+  Program program{nvrtc};
+  if (const int code = nvrtc.create(&program.handle, result.source.c_str(), "foretile_kernel.cu", int(names.size()), texts.data(), names.data()))
     return fail(code, "nvrtcCreateProgram");
-  const int compiled = nvrtc->compile(program.handle, int(options.size()), options.data());
+  const int compiled = nvrtc.compile(program.handle, int(options.size()), options.data());
   std::size_t bytes = 0;
-  if (nvrtc->log_size(program.handle, &bytes) == 0 && bytes > 1) {
+  if (nvrtc.log_size(program.handle, &bytes) == 0 && bytes > 1) {
     result.log.resize(bytes);
-    nvrtc->log(program.handle, result.log.data());
-    result.log.resize(result.log.find('\0') == std::string::npos ? bytes : result.log.find('\0'));
+    nvrtc.log(program.handle, result.log.data());
+    result.log.resize(std::min(result.log.find('\0'), bytes));
   }
   if (compiled) return fail(compiled, "NVRTC");
-  if (const int code = nvrtc->cubin_size(program.handle, &bytes)) return fail(code, "nvrtcGetCUBINSize");
+  if (const int code = nvrtc.cubin_size(program.handle, &bytes)) return fail(code, "nvrtcGetCUBINSize");
   result.kernel.cubin.resize(bytes);
-  if (const int code = nvrtc->cubin(program.handle, result.kernel.cubin.data())) return fail(code, "nvrtcGetCUBIN");
+  if (const int code = nvrtc.cubin(program.handle, result.kernel.cubin.data())) return fail(code, "nvrtcGetCUBIN");
   result.kernel.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  result.kernel.compiler = nvrtc->identity;
+  result.kernel.compiler = nvrtc.identity;
   result.kernel.flags = compile_flags();
   result.status = judge_log(result.log, result.kernel);
   return result;
+}
+
+}  // namespace
+
+Compilation compile_kernel(const Operation& o, const Configuration& c, std::string_view architecture, const Nvrtc* nvrtc) {
+  Compilation refused;
+  if (const char* reason = why_not(o, c)) {
+    refused.status = {Code::unsupported, reason};
+    return refused;
+  }
+  if (c.family == Family::sm90 && architecture != "sm_90a") {
+    refused.status = {Code::unsupported, fmt::format("the sm90 family runs on sm_90a alone, not on {}", architecture)};
+    return refused;
+  }
+  if (!nvrtc)
+    if (refused.status = load_nvrtc(nvrtc); !refused.status) return refused;
+
+  Compilation made = compile_source(translation_unit(o, c), architecture, *nvrtc);
+  if (c.family == Family::simt && made.kernel.spill_bytes > 0) {
+    const double seconds = made.kernel.seconds;
+    made = compile_source(translation_unit(o, c, Residency::fewest_blocks), architecture, *nvrtc);
+    made.kernel.seconds += seconds;
+  }
+  return made;
 }
 
 }  // namespace foretile

@@ -33,7 +33,8 @@ std::string compile_flags();
 // Compiles for the real architecture ("sm_90a"); no GPU and no driver is needed. `nvrtc` null: the process's own.
 // Not ok when: the configuration is not legal (unsupported: the reason in words), NVRTC is missing (no_compiler), the
 // compiler reports an error, a remark of the C75xx kind (serialised wgmma, ignored setmaxnreg), or any spill
-// (compile_error; the log is in the message and in `log`).
+// (compile_error; the log is in the message and in `log`). A simt kernel whose epilogue is too rich for the registers that its
+// launch bounds leave is compiled once more with bounds that leave all: slower where occupancy counts, but without a spill.
 Compilation compile_kernel(const Operation& o, const Configuration& c, std::string_view architecture, const Nvrtc* nvrtc = nullptr);
 
 // The part that judges the log, for tests: ok, or compile_error with what it found. Fills registers and spill_bytes.

@@ -58,7 +58,7 @@ Operation canonical(const Operation& original, const Configuration& c) {
   return o;
 }
 
-std::string translation_unit(const Operation& original, const Configuration& c) {
+std::string translation_unit(const Operation& original, const Configuration& c, Residency residency) {
   const Operation o = canonical(original, c);
   const bool hopper = c.family == Family::sm90;
   std::string text = fmt::format("#include \"foretile/device/kernels/{}.cuh\"\n\nnamespace foretile {{\nnamespace {{\n\n", hopper ? "gemm_sm90" : "gemm_simt");
@@ -77,7 +77,7 @@ std::string translation_unit(const Operation& original, const Configuration& c) 
   text += fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ foretile::{} arguments) {{\n"
       "  foretile::{}<foretile::kOperation, foretile::kConfiguration>(arguments);\n}}\n",
-      hopper ? sm90::threads(c) : simt::threads(c), hopper ? 1 : simt::resident_blocks(c), kKernelName, hopper ? "GemmSm90Arguments" : "GemmSimtArguments", hopper ? "gemm_sm90" : "gemm_simt");
+      hopper ? sm90::threads(c) : simt::threads(c), hopper || residency == Residency::fewest_blocks ? 1 : simt::resident_blocks(c), kKernelName, hopper ? "GemmSm90Arguments" : "GemmSimtArguments", hopper ? "gemm_sm90" : "gemm_simt");
   return text;
 }
 

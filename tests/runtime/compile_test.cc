@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
@@ -43,13 +44,14 @@ TEST(Compile, TheCompilerIsIdentifiedWithoutBeingLoaded) {
 TEST(Compile, AHopperKernelWithinASecond) {
   NEEDS_NVRTC;
   double best = 1e9;
-  for (int i = 0; i < 3; ++i) {  // the least of three: other processes may be at work
-    const Compilation made = compile_kernel(catalogue::product(DType::bf16, DType::bf16), catalogue::kConfigurations[0], "sm_90a", real_nvrtc());
+  for (int i = 0; i < 3; ++i) {  // processor time, the least of three: other processes may be at work
+    const std::clock_t begin = std::clock();
+    const Compilation made = compile_kernel(catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 256, 4, 2), "sm_90a", real_nvrtc());
     ASSERT_TRUE(made.status) << made.status.message();
     EXPECT_EQ(image(made), "\x7f" "ELF");
     EXPECT_EQ(made.kernel.spill_bytes, 0);
     EXPECT_EQ(made.kernel.registers, 168);  // 65,536 registers over 384 threads, in eights
-    best = std::min(best, made.kernel.seconds);
+    best = std::min(best, double(std::clock() - begin) / CLOCKS_PER_SEC);
   }
   std::printf("  %.2f s\n", best);
   EXPECT_LE(best, 1.0);
@@ -67,9 +69,23 @@ TEST(Compile, ThePortableKernelOnEveryArchitecture) {
   }
 }
 
+// A kernel that spills under the launch bounds that the facts state is compiled with looser ones, not refused.
+TEST(Compile, APortableKernelNeverFailsForItsSpills) {
+  NEEDS_NVRTC;
+  Operation rich = catalogue::full(DType::fp32, DType::fp32, Activation::silu);
+  rich.b = DType::fp16, rich.transpose_b = true;
+  for (const Configuration& c : catalogue::kConfigurations) {
+    if (c.family != Family::simt) continue;
+    const Compilation made = compile_kernel(rich, c, "sm_90a", real_nvrtc());
+    EXPECT_TRUE(made.status) << text_of(c) << ": " << made.status.message();
+    EXPECT_EQ(made.kernel.spill_bytes, 0);
+    EXPECT_GT(made.kernel.registers, 0);
+  }
+}
+
 TEST(Compile, RefusalsSayWhy) {
   const Operation bf16 = catalogue::product(DType::bf16, DType::bf16);
-  Configuration c = catalogue::kConfigurations[0];
+  Configuration c = catalogue::coop(128, 256, 4, 2);
   EXPECT_THAT(compile_kernel(bf16, c, "sm_80").status.message(), HasSubstr("sm_90a alone"));
   c.stages = 99;
   const Compilation made = compile_kernel(bf16, c, "sm_90a");
@@ -102,7 +118,7 @@ TEST(Compile, TheLogIsJudged) {
 
 TEST(Compile, TheSourceNamesEveryField) {
   Operation o = catalogue::full(DType::fp16, DType::fp32, Activation::silu);
-  const std::string text = translation_unit(o, catalogue::kConfigurations[7]);
+  const std::string text = translation_unit(o, catalogue::pingpong(128, 128, 6, 2, 2));
   for (const char* part : {".a = DType::fp16, .b = DType::fp16, .d = DType::fp32", ".activation = Activation::silu", ".cluster_m = 2", "Schedule::pingpong",
                            "gemm_sm90.cuh", "__launch_bounds__(384, 1)", "GemmSm90Arguments"})
     EXPECT_THAT(text, HasSubstr(part));
