@@ -107,7 +107,7 @@ void Gpu::load_kernels() {
     texts.push_back(terminated.emplace_back(file.text).c_str());
   }
   const std::string source = std::string("#include \"foretile/device/arguments.h\"\n#include \"foretile/device/operation.h\"\nusing namespace foretile;\n") +
-                             kSharedStructs + "\n" + kKernelSource;
+                             kKernelPrelude + kSharedStructs + "\n" + kKernelSource;
   Nvrtc::Program program = nullptr;
   const std::string architecture = "--gpu-architecture=" + architecture_for(info_->compute_capability);
   const char* options[] = {"-std=c++20", "-default-device", architecture.c_str()};

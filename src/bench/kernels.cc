@@ -2,7 +2,20 @@
 
 namespace foretile::bench {
 
-// Includes and the shared structs come before it: see Gpu::load_kernels().
+const char* const kKernelPrelude = R"CUDA(
+__device__ inline float fp16_to_float(unsigned short h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+__device__ inline unsigned short float_to_fp16(float f) {
+  unsigned short h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+)CUDA";
+
+// Includes, the prelude and the shared structs come before it: see Gpu::load_kernels().
 const char* const kKernelSource = R"CUDA(
 __device__ inline u64 mix(u64 z) {  // SplitMix64's finaliser
   z += 0x9e3779b97f4a7c15ull;
@@ -14,16 +27,10 @@ __device__ inline float to_float_any(DType type, const void* data, i64 i) {
   if (type == DType::fp32) return static_cast<const float*>(data)[i];
   const u16 bits = static_cast<const u16*>(data)[i];
   if (type == DType::bf16) return __uint_as_float(u32(bits) << 16);
-  float f;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
-  return f;
+  return fp16_to_float(bits);
 }
 __device__ inline u16 half_bits(DType type, float f) {
-  if (type == DType::fp16) {
-    u16 h;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
-    return h;
-  }
+  if (type == DType::fp16) return float_to_fp16(f);
   const u32 u = __float_as_uint(f);
   if (f != f) return u16(u >> 16 | 0x40);
   return u16((u + 0x7FFF + (u >> 16 & 1)) >> 16);

@@ -57,6 +57,9 @@ FORETILE_SHARED_WITH_KERNELS(
       Verdict* verdict;
     };)
 
+// The few operations that are GPU instructions, then everything else in plain CUDA C++; tests run the second part on the
+// host with a prelude of their own.
+extern const char* const kKernelPrelude;
 extern const char* const kKernelSource;
 
 }  // namespace foretile::bench

@@ -21,6 +21,7 @@ struct VerifyOptions {
   bool exact_allocations = false;  // every operand in an allocation that ends with its last element: for compute-sanitizer
   int stop_after = 20;      // failures
   std::optional<Configuration> configuration;
+  std::function<Status(const Matmul&)> product;  // what is verified; empty: foretile::matmul(), prepared ahead
   std::function<void(const std::string&)> progress;  // a line about once a second; may be empty
 };
 
