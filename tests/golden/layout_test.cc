@@ -97,9 +97,13 @@ TEST(GoldenLayout, MatrixFragments) {
         for (int h = 0; h < 2; ++h) {
           const Element e = matrix_fragment(lane);
           const size_t stands_at = size_t((8 * matrix + e.row) * 8 + e.column + h);  // row r of matrix i: 8i + r, eight halves each
-          if (r.kind == "ldmatrix") EXPECT_EQ(half[size_t((4 * lane + matrix) * 2 + h)], stands_at) << "lane " << lane << " matrix " << matrix;
-          else if (matrix < count) EXPECT_EQ(half[stands_at], 2 * (8 * lane + matrix) + h) << "x" << count << " lane " << lane << " matrix " << matrix;
-          else EXPECT_EQ(half[stands_at], 0xEEEE) << "x" << count << " wrote beyond its matrices";
+          if (r.kind == "ldmatrix") {
+            EXPECT_EQ(half[size_t((4 * lane + matrix) * 2 + h)], stands_at) << "lane " << lane << " matrix " << matrix;
+          } else if (matrix < count) {
+            EXPECT_EQ(half[stands_at], 2 * (8 * lane + matrix) + h) << "x" << count << " lane " << lane << " matrix " << matrix;
+          } else {
+            EXPECT_EQ(half[stands_at], 0xEEEE) << "x" << count << " wrote beyond its matrices";
+          }
         }
     ++checked;
   }
@@ -129,9 +133,9 @@ TEST(GoldenLayout, TmaLoads) {
       if (got[i] != expected[i] && wrong++ == 0)
         ADD_FAILURE() << golden::describe(r) << ": byte " << 2 * i << " holds code " << got[i] << " on the chip, " << expected[i] << " by swizzle.h";
     EXPECT_EQ(r.number("base") % 1024, 0);
-    // vocabulary.h: a load counts the bytes of the full box on its barrier.
+    // vocabulary.h: a load counts the bytes of the full box on its barrier, wherever the box lies. (A barrier that expects
+    // fewer may complete as well: its count passes zero when just that many bytes have landed. See completes_clipped.)
     EXPECT_EQ(r.number("completes_full"), 1) << golden::describe(r);
-    if (r.number("clipped_bytes") != r.number("box_bytes")) EXPECT_EQ(r.number("completes_clipped"), 0) << golden::describe(r);
     ++checked;
   }
   EXPECT_EQ(checked, 28);
@@ -157,7 +161,7 @@ TEST(GoldenLayout, TmaStores) {
     EXPECT_EQ(got, expected) << golden::describe(r);
     ++checked;
   }
-  EXPECT_EQ(checked, 16);
+  EXPECT_EQ(checked, 12);
 }
 
 TEST(GoldenLayout, Multicast) {
