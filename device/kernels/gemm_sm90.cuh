@@ -316,9 +316,11 @@ template <Operation O, Configuration C> struct GemmSm90 {
       write_chunk(acc, chunk, band, staging);
       fence_proxy_async();
       named_barrier_sync(barrier_id, sm90::kWarpgroup);
+      const i32 column = band.column + chunk * sm90::d_chunk_columns(O, C);
+      const bool ends_within = column < args.n && column + sm90::d_chunk_columns(O, C) > args.n && args.n * size_of(O.d) % 16 != 0;
+      if (ends_within) copy_chunk(band, column, staging);
       if (issuer) {
-        const i32 column = band.column + chunk * sm90::d_chunk_columns(O, C);
-        if (band.row < args.m && column < args.n) tma_store(args.d, {column, band.row, band.batch}, staging);
+        if (!ends_within && band.row < args.m && column < args.n) tma_store(args.d, {column, band.row, band.batch}, staging);
         bulk_commit();
       }
       buffer = buffer + 1 == C.store_buffers ? 0 : buffer + 1;
@@ -350,6 +352,23 @@ template <Operation O, Configuration C> struct GemmSm90 {
       }
     }
   }
+
+  // TMA stores whole units of 16 bytes, past the last column where a row of D ends inside one: such a chunk is copied
+  // element by element.
+  FORETILE_DEVICE void copy_chunk(const Band& band, i32 column, SmemAddress staging) {
+    using D = Storage<O.d>;
+    constexpr Swizzle kSwizzle = sm90::d_swizzle(O, C);
+    constexpr u32 kColumns = sm90::d_chunk_columns(O, C);
+    const MatrixArgument& d = args.epilogue.d;
+    for (u32 i = thread_index() % sm90::kWarpgroup; i < sm90::kMmaRows * kColumns; i += sm90::kWarpgroup) {
+      const i32 r = i32(i / kColumns), c = i32(i % kColumns);
+      if (band.row + r >= args.m || column + c >= args.n) continue;
+      const u32 address = staging.value + u32(r) * span_of(kSwizzle) + u32(c) * sizeof(D);
+      const D value = load_shared<D>(SmemAddress{swizzle_address(address, kSwizzle)});
+      store_global(static_cast<D*>(d.data) + Epilogue<O>::offset(d, band.batch, band.row + r, column + c), value);
+    }
+  }
+
   FORETILE_DEVICE u32 pair(const float (&acc)[kAccumulators], int i, const Band& band) const {
     return pack_pair<Storage<O.d>>(finish(acc, i, band), finish(acc, i + 1, band));
   }

@@ -14,6 +14,7 @@ struct TmaCase {
   int swizzle;  // 0 none, 1 = 32 B, 2 = 64 B, 3 = 128 B (the tensor map's own code)
   int box[3], corner[3];
   int destination;
+  int inner = kInner;  // extent of the tensor's rows in elements; the pitch stays
 };
 
 inline CUtensorMap encode(void* base, const TmaCase& c) {
@@ -24,7 +25,7 @@ inline CUtensorMap encode(void* base, const TmaCase& c) {
     if (found != cudaDriverEntryPointSuccess) std::fprintf(stderr, "the driver has no cuTensorMapEncodeTiled\n"), std::exit(1);
   }
   CUtensorMap map;
-  const cuuint64_t extent[3] = {kInner, kRows, kBatches}, stride[2] = {kPitch * 2, kPitch * kRows * 2};
+  const cuuint64_t extent[3] = {cuuint64_t(c.inner), kRows, kBatches}, stride[2] = {kPitch * 2, kPitch * kRows * 2};
   const cuuint32_t box[3] = {cuuint32_t(c.box[0]), cuuint32_t(c.box[1]), cuuint32_t(c.box[2])}, ones[3] = {1, 1, 1};
   const CUresult r = encode_tiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, base, extent, stride, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
                                   CUtensorMapSwizzle(c.swizzle), CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -35,13 +36,13 @@ inline CUtensorMap encode(void* base, const TmaCase& c) {
 inline std::string fields_of(const TmaCase& c, uint32_t base) {
   char text[400];
   snprintf(text, sizeof text, "case=%s swizzle=%d inner=%d rows=%d batches=%d pitch=%d box0=%d box1=%d box2=%d x=%d y=%d z=%d destination=%d base=%u", c.name, c.swizzle,
-           kInner, kRows, kBatches, kPitch, c.box[0], c.box[1], c.box[2], c.corner[0], c.corner[1], c.corner[2], c.destination, base);
+           c.inner, kRows, kBatches, kPitch, c.box[0], c.box[1], c.box[2], c.corner[0], c.corner[1], c.corner[2], c.destination, base);
   return text;
 }
 
 // Elements of the box that lie inside the tensor.
 inline int inside(const TmaCase& c) {
-  const int extent[3] = {kInner, kRows, kBatches};
+  const int extent[3] = {c.inner, kRows, kBatches};
   int count = 1;
   for (int d = 0; d < 3; ++d) {
     const int low = c.corner[d] < 0 ? 0 : c.corner[d], high = c.corner[d] + c.box[d] > extent[d] ? extent[d] : c.corner[d] + c.box[d];
@@ -72,6 +73,7 @@ inline int dump_tma(Writer& out) {
     // Inner coordinates stay on multiples of 16 bytes: elsewhere the load is an illegal instruction (seen 2026-11-30).
     cases.push_back({"offset", s, {inner, 8, 1}, {8, 5, 1}, 1024 + 384});  // shared address on 128, not on 1024
     cases.push_back({"inner-edge", s, {inner, 8, 1}, {kInner - inner / 2, 2, 0}, 0});
+    cases.push_back({"inner-edge-within-16-bytes", s, {inner, 8, 1}, {kInner - inner / 2, 2, 0}, 0, kInner - 3});
     cases.push_back({"row-edge", s, {inner, 8, 1}, {0, kRows - 5, 1}, 0});
     cases.push_back({"batch-edge", s, {inner, 4, 2}, {8, 0, kBatches - 1}, 0});
     cases.push_back({"negative", s, {inner, 8, 1}, {-8, -2, 0}, 0});
