@@ -1,0 +1,60 @@
+// A short run of what `foretile verify --count 2000` does at length.
+#include "gpu/placed.h"
+
+namespace foretile::gpu_tests {
+namespace {
+
+TEST(GpuVerify, RandomProducts) {
+  GPU_OR_SKIP();
+  bench::VerifyOptions o;
+  o.count = 200, o.seed = 20;
+  const bench::VerifyResult r = bench::verify(o);
+  EXPECT_TRUE(r.passed()) << r.text();
+  EXPECT_GT(r.checked_on_cpu, 5);
+}
+
+TEST(GpuVerify, IntegersAreExact) {
+  GPU_OR_SKIP();
+  bench::VerifyOptions o;
+  o.count = 100, o.seed = 21, o.integers = true;
+  const bench::VerifyResult r = bench::verify(o);
+  EXPECT_TRUE(r.passed()) << r.text();
+  EXPECT_EQ(r.exact, r.cases);
+}
+
+// Every catalogue configuration on sizes one below, at and above its tile.
+TEST(GpuVerify, EveryConfigurationAtItsEdges) {
+  GPU_OR_SKIP();
+  const bench::Gpu gpu;
+  for (const Configuration& c : catalogue::kConfigurations) {
+    if (c.family == Family::sm90 && gpu.info().compute_capability != 90) continue;
+    for (const i64 dm : {-1, 0, 1})
+      for (const i64 dn : {-8, 0, 8})
+        for (const i64 k : {8, 64, 192, 520}) {
+          Problem p{std::max<i64>(1, c.tile_m * 2 + dm), std::max<i64>(8, c.tile_n * 2 + dn), k, 1};
+          bench::VerifyCase v = make_case(operation(DType::bf16, DType::bf16), p);
+          v.configuration = c;
+          EXPECT_EQ(run(gpu, v), "");
+        }
+  }
+}
+
+// A planted fault must be found on the real GPU as well: here a product that was told one K too few.
+TEST(GpuVerify, ADroppedProductIsFound) {
+  GPU_OR_SKIP();
+  bench::VerifyOptions o;
+  o.count = 20, o.seed = 22, o.stop_after = 1000;
+  o.product = [](Matmul call) {
+    if (call.k > 0 && !call.a.transposed && !call.b.transposed) {
+      if (call.a.ld == 0) call.a.ld = call.k;
+      if (call.b.ld == 0) call.b.ld = call.k;
+      --call.k;
+      call.configuration = nullptr;
+    }
+    return matmul(call);
+  };
+  EXPECT_GT(bench::verify(o).failures.size(), 5u);
+}
+
+}  // namespace
+}  // namespace foretile::gpu_tests
