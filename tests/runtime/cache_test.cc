@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "foretile/device/catalogue.h"
 #include "runtime/digest.h"
@@ -87,6 +88,15 @@ TEST_F(Cache, ASecondProcessCompilesNothing) {
   const std::string key = cache_key(kOperation, kFirst, "sm_90a");
   EXPECT_EQ(read(folder.path() + "/" + key + ".cu"), translation_unit(kOperation, kFirst));
   EXPECT_EQ(files().size(), 4u);
+}
+
+TEST_F(Cache, ThreadsShareOneCompile) {
+  fake_cuda().compile_milliseconds = 100;
+  Fresh process(folder.path());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { EXPECT_TRUE(process.get()); });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(process.store.counts().compiled, 1u);
 }
 
 TEST_F(Cache, KeysDifferInEveryField) {
@@ -200,11 +210,15 @@ TEST_F(Cache, B82_EightForkedProcessesAtOnce) {
   fake_cuda().compile_milliseconds = 20;  // all of them start before any has finished
   int go[2];
   ASSERT_EQ(pipe(go), 0);
+  TemporaryFolder elsewhere;
+  const std::string complaints = elsewhere.path() + "/stderr";
+  const int log = open(complaints.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   std::vector<pid_t> children;
   for (int i = 0; i < 8; ++i) {
     const pid_t child = fork();
     if (child == 0) {
       close(go[1]);
+      dup2(log, STDERR_FILENO);
       char byte;
       [[maybe_unused]] const auto n = ::read(go[0], &byte, 1);  // until the parent closes its end
       int faults = 0;
@@ -214,12 +228,13 @@ TEST_F(Cache, B82_EightForkedProcessesAtOnce) {
     }
     children.push_back(child);
   }
-  close(go[0]), close(go[1]);
+  close(go[0]), close(go[1]), close(log);
   for (const pid_t child : children) {
     int status = -1;
     waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
   }
+  EXPECT_EQ(read(complaints), "");  // a name that collides shows as a write that fails
   int entries = 0;
   for (const std::string& name : files()) {
     EXPECT_THAT(name, ::testing::Not(HasSubstr(".tmp")));

@@ -107,6 +107,27 @@ TEST_F(Launches, ThreadsShareAPlanWithoutMixingTheirPointers) {
   }
 }
 
+TEST_F(Launches, AThreadThatFindsThePlansMapsTakenMakesItsOwn) {
+  Matmul first = product(648, 512, 512), second = first, third = first;
+  ASSERT_TRUE(matmul(first));
+  second.a.data = address(10), second.b.data = address(11), second.d.data = address(12);
+  ASSERT_TRUE(matmul(second));  // the latest maps are the second call's
+  third.a.data = address(20);
+  fake_cuda().hold_next_replace = true;
+  std::thread holder([&] {
+    set_current(primary(0));
+    EXPECT_TRUE(matmul(third));
+  });
+  while (!fake_cuda().replace_held) std::this_thread::yield();
+  const fake::Launch l = launch_of(second);  // does not wait
+  EXPECT_TRUE(fake_cuda().replace_held);
+  EXPECT_EQ(map_of(l.sm90.a).address, reinterpret_cast<u64>(address(10)));
+  EXPECT_EQ(map_of(l.sm90.b).address, reinterpret_cast<u64>(address(11)));
+  EXPECT_EQ(map_of(l.sm90.d).address, reinterpret_cast<u64>(address(12)));
+  fake_cuda().replace_held = false;
+  holder.join();
+}
+
 // B60: what is set of a function is set on each device, and the shared memory is enough for the launch.
 TEST_F(Launches, B60_EveryDeviceHasItsOwnFunction) {
   Matmul call = product(768, 768, 768);

@@ -191,6 +191,10 @@ int cuTensorMapReplaceAddress(foretile::TensorMap* map, void* address) {
   ENTER;
   if (reinterpret_cast<std::size_t>(address) % 16) return kInvalidValue;
   ++control().replaces;
+  if (control().hold_next_replace.exchange(false)) {
+    control().replace_held = true;
+    while (control().replace_held) std::this_thread::yield();
+  }
   const unsigned long long value = reinterpret_cast<std::size_t>(address);
   std::memcpy(map, &value, sizeof value);
   return 0;

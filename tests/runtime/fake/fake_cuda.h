@@ -61,6 +61,7 @@ struct Control {
   std::string fail_name;
   int fail_code = 0, fail_times = 0;
   std::atomic<int> compile_milliseconds{0};
+  std::atomic<bool> hold_next_replace{false}, replace_held{false};  // the next cuTensorMapReplaceAddress waits until replace_held is taken back
   bool compile_fails = false;
   std::string compile_log;  // appended to the log
   std::atomic<bool> shut_down{false};  // set by the library's own static destructor; a call after it aborts
