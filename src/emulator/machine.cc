@@ -226,6 +226,11 @@ void Machine::block_exit(Block& b) {
   for (const Warpgroup& g : b.warpgroups)
     if (g.open_used || g.committed > g.retired)
       report("exit", nowhere, name + ": warpgroup " + std::to_string(g.index) + " returns with wgmmas in flight: wgmma_commit() or wgmma_wait<0>() is missing");
+  // Shared memory goes to the next block: some thread must have known that every copy into it had landed.
+  if (options_.races && !b.copies)
+    for (const auto& [offset, m] : b.barriers)
+      if (m.last_copy && std::none_of(b.threads.begin(), b.threads.end(), [&](const Thread* t) { return epoch_of(t->knowledge.seen, m.agent) >= m.last_copy; }))
+        report("exit", sites_[m.init.site], fmt::format("{} returns although no thread waited for the last copy that signals the mbarrier at {}: it may land after the block is gone", name, name_shared(offset)));
   for (const auto& [offset, m] : b.barriers)
     if (m.valid && (m.pending != m.expected || m.transaction != 0))
       report("mbarrier", sites_[m.init.site], fmt::format("{} returns with the mbarrier at {} in the middle of phase {}: {} of {} arrivals pending, {} bytes awaited. Its counts do not add up",
@@ -352,6 +357,7 @@ void Machine::spin(Thread& t, const Wait& wait) {
     spinning_ = 0;
   }
   t.wait = wait;
+  if (options_.scheduling == Scheduling::priority) t.warp().priority = --lowest_priority_;  // or it would only see itself
   yield();
   t.wait.kind = Wait::Kind::nothing;
 }

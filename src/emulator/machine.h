@@ -70,6 +70,7 @@ struct MbarrierState {
   bool observed = true; // some wait saw the last completed phase
   Agent agent = kNobody;
   u32 first_epoch = 0;  // of this initialisation: epoch of phase p's completion is first_epoch + p + 1
+  u32 last_copy = 0;    // epoch in which the youngest copy landed
   Access init;
   bool fenced = false;  // the initialisation is visible to the asynchronous proxy
   Release building;

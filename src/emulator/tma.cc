@@ -165,8 +165,9 @@ void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, 
     for (std::size_t i = 0; i < targets.size(); ++i) {
       Block& target = *targets[i];
       // Whoever knows that this phase is complete knows that the copy has landed.
-      const MbarrierState& b = target.barriers.at(offset);
+      MbarrierState& b = target.barriers.at(offset);
       Access a{b.agent, b.first_epoch + b.phase + 1, id, false, true};
+      b.last_copy = a.epoch;
       if (i == 0) read_box(box, buffer.data(), a, view, site);
       if (target.live == 0) fail("exit", site, fmt::format("{} at {} lands in block {}, all of whose threads have returned", call, name_site(site), target.index));
       a.write = true;
