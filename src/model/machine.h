@@ -68,6 +68,27 @@ struct Machine {
     double load_instructions = 0;  // a global load: addresses, bounds, conversion
     double fill_clocks = 0;
   } simt;
+  // The vendor's library, as the best of the kernels it could plausibly run (library.h).
+  struct Library {
+    double launch_seconds = 0;         // back to back in a graph, the kernel's own start aside
+    double fill_clocks = 0;            // start of the kernel
+    double efficiency = 0;             // of the tensor rate
+    double dram_efficiency = 0;        // of the bandwidth
+    double dram_ramp_seconds = 0;      // before DRAM is up to speed
+    double step_clocks = 0;            // a step of 128 bytes along K, at least
+    double tile_clocks = 0;            // a tile, fixed
+    double epilogue_clocks = 0;        // an epilogue, fixed
+    double store_bytes_per_clock = 0;  // an SM's epilogue
+    double epilogue_shown = 0;         // of an epilogue before another tile
+    double split_seconds = 0;          // splitting K: its own launch or meeting
+    double split_traffic = 0;          // rate of the partial sums over L2's
+    double coalescing = 0;             // as Machine::l2_coalescing
+    double latency_load = 0;           // memory latency over the unloaded one
+    double l2_share = 0;               // of L2 that holds operands between uses
+    double warm_inputs = 0;            // of activations that fit and stay from call to call
+    double flop_energy = 0;            // J a FLOP
+    double burst_power = 0, burst_seconds = 0;  // power above the limit in bursts, over the limit; how long it lasts
+  } library;
   double latency_load = 0;  // memory latency under load over the unloaded one
 
   std::vector<Fact> facts;  // all of the above as read, in the file's order

@@ -19,35 +19,58 @@ struct Footprint {
 
 i32 overlap(i32 a_lo, i32 a_hi, i32 b_lo, i32 b_hi) { return std::max(0, std::min(a_hi, b_hi) - std::max(a_lo, b_lo)); }
 
+// Quotients of non-negative 32-bit numbers by one divisor. Exact: x + 1/2 is half a divisor's share away from the next
+// integer, a double's error is far less. Divisions would be most of what a forecast costs.
+class Quotient {
+ public:
+  explicit Quotient(i32 divisor) : inverse_(1.0 / divisor) {}
+  i32 operator()(i32 x) const { return i32((x + 0.5) * inverse_); }
+
+ private:
+  double inverse_;
+};
+
 // Tiles [first, last) of one batch, in the order of device/layout/tile_order.h.
-Footprint footprint(i32 first, i32 last, const TileGrid& grid) {
-  Footprint f;
-  const i32 per_band = grid.group * grid.tiles_n;
-  const i32 band0 = first / per_band, band1 = (last - 1) / per_band;
-  const auto height = [&](i32 band) { return std::min(grid.group, grid.tiles_m - band * grid.group); };
-  const i32 h0 = height(band0), from = first - band0 * per_band;
-  f.band = band0;
-  f.row_lo = band0 * grid.group, f.row_hi = band1 * grid.group + height(band1);
-  if (band0 == band1) {
-    const i32 to = last - 1 - band0 * per_band;
-    f.column_lo = from / h0, f.column_hi = to / h0 + 1;
-    const i32 length = last - first;
-    if (length < h0) {  // less than a column: rows of one, or of two neighbouring columns
-      const i32 a = from % h0, b = to % h0;
-      if (f.column_hi - f.column_lo == 1) f.row_hi = f.row_lo + b + 1, f.row_lo += a;
-      else f.row_hi = f.row_lo + length;  // two pieces; their number is what counts
+class Waves {
+ public:
+  explicit Waves(const TileGrid& grid)
+      : grid_(grid), per_band_(grid.group * grid.tiles_n), last_band_((grid.tiles_m - 1) / grid.group), last_height_(grid.tiles_m - last_band_ * grid.group),
+        by_band_(per_band_), by_group_(grid.group), by_last_height_(last_height_) {}
+
+  Footprint footprint(i32 first, i32 last) const {
+    Footprint f;
+    const i32 band0 = by_band_(first), band1 = by_band_(last - 1);
+    const i32 h0 = height(band0), from = first - band0 * per_band_, column = by_height(band0, from);
+    f.band = band0;
+    f.row_lo = band0 * grid_.group, f.row_hi = band1 * grid_.group + height(band1);
+    if (band0 == band1) {
+      const i32 to = last - 1 - band0 * per_band_;
+      f.column_lo = column, f.column_hi = by_height(band0, to) + 1;
+      const i32 length = last - first;
+      if (length < h0) {  // less than a column: rows of one, or of two neighbouring columns
+        if (f.column_hi - f.column_lo == 1) f.row_lo += from - column * h0, f.row_hi = f.row_lo + length;
+        else f.row_hi = f.row_lo + length;  // two pieces; their number is what counts
+      }
+      return f;
     }
+    f.column_lo = column, f.column_hi = grid_.tiles_n;
+    f.head = by_height(band1, last - 1 - band1 * per_band_) + 1;
+    // A wave that just reaches into the next band touches some of its rows only.
+    const i32 into = last - band1 * per_band_;
+    if (into < height(band1)) f.row_hi = band1 * grid_.group + into;
+    if (column == grid_.tiles_n - 1) f.row_lo += from - column * h0;
+    if (band1 - band0 > 1 || f.head >= f.column_lo) f.head = 0, f.column_lo = 0, f.column_hi = grid_.tiles_n;
     return f;
   }
-  f.column_lo = from / h0, f.column_hi = grid.tiles_n;
-  f.head = (last - 1 - band1 * per_band) / height(band1) + 1;
-  // A wave that just reaches into the next band touches some of its rows only.
-  const i32 into = last - band1 * per_band;
-  if (into < height(band1)) f.row_hi = band1 * grid.group + into;
-  if (from / h0 == grid.tiles_n - 1) f.row_lo += from % h0;
-  if (band1 - band0 > 1 || f.head >= f.column_lo) f.head = 0, f.column_lo = 0, f.column_hi = grid.tiles_n;
-  return f;
-}
+
+ private:
+  i32 height(i32 band) const { return band == last_band_ ? last_height_ : grid_.group; }
+  i32 by_height(i32 band, i32 x) const { return band == last_band_ ? by_last_height_(x) : by_group_(x); }
+
+  const TileGrid& grid_;
+  i32 per_band_, last_band_, last_height_;
+  Quotient by_band_, by_group_, by_last_height_;
+};
 
 i32 new_rows(const Footprint& now, const Footprint& before) { return now.rows() - overlap(now.row_lo, now.row_hi, before.row_lo, before.row_hi); }
 i32 new_columns(const Footprint& now, const Footprint& before) {
@@ -56,8 +79,8 @@ i32 new_columns(const Footprint& now, const Footprint& before) {
   return std::max(0, now.columns() - old);
 }
 
-constexpr i32 kExactWaves = 20;   // more waves than this are sampled
-constexpr i32 kSampledWaves = 12;
+constexpr i32 kExactWaves = 8;    // more waves than this are counted by the band,
+constexpr i32 kSampledWaves = 8;  // or, where a wave covers bands whole, by samples: one is like the other
 
 }  // namespace
 
@@ -91,7 +114,8 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
     const double band_distance = std::min<double>(2 * grid.group, grid.tiles_m) * row_bytes * row_scale + double(grid.tiles_n) * column_bytes * column_scale;
     const double band_survival = l2_survival(band_distance, machine.l2_bytes);
     Footprint before;  // of the wave before the one at hand
-    const auto of_wave = [&](i32 w) { return footprint(w * wave, std::min(tiles, (w + 1) * wave), grid); };
+    const Waves all(grid);
+    const auto of_wave = [&](i32 w) { return all.footprint(w * wave, std::min(tiles, (w + 1) * wave)); };
     const auto cost = [&](i32 w, double& distance) {
       const Footprint now = of_wave(w);
       const double a = now.rows() * row_bytes * row_scale, b = now.columns() * column_bytes * column_scale;
@@ -103,10 +127,15 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
       before = now;
       return fresh + (1 - l2_survival(distance, machine.l2_bytes)) * (a + b - fresh);
     };
+    // Operands that fit in L2 whole are read once, however the waves fall.
+    const double once = (t.a_bytes + t.b_bytes) / batch;
+    const double resident = l2_survival(once, machine.l2_bytes);
     double total = cost(0, t.wave_bytes), distance;
-    if (waves <= kExactWaves) {
+    if (resident >= 1) {
+      total = once;
+    } else if (waves <= kExactWaves) {
       for (i32 w = 1; w < waves; ++w) total += cost(w, distance);
-    } else {
+    } else if (i64(grid.group) * grid.tiles_n < 2 * i64(wave)) {
       double sampled = 0;
       for (i32 i = 0; i < kSampledWaves; ++i) {
         const i32 w = 1 + i32((2 * i + 1) * i64(waves - 2) / (2 * kSampledWaves));
@@ -114,10 +143,22 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
         sampled += cost(w, distance);
       }
       total += sampled / kSampledWaves * (waves - 1);
+    } else {
+      // A band of h rows is an interval of h x tiles_n tiles cut into waves. Each piece touches all h rows and its columns;
+      // a cut through a column, as all but one in h are, makes two pieces touch it.
+      const double survives = l2_survival(t.wave_bytes, machine.l2_bytes), row = row_bytes * row_scale, column = column_bytes * column_scale;
+      const i32 full_bands = grid.tiles_m / grid.group, rest = grid.tiles_m % grid.group;
+      double touched = 0, fresh = 0;
+      const auto add_band = [&](double h, double bands, double seen) {
+        const double pieces = (h * grid.tiles_n - 1) / wave + 1;
+        touched += bands * (pieces * h * row + (grid.tiles_n + (pieces - 1) * (1 - 1 / h)) * column);
+        fresh += bands * (h * row + (1 - seen) * grid.tiles_n * column);
+      };
+      add_band(grid.group, 1, 0);
+      add_band(grid.group, full_bands - 1, band_survival);
+      if (rest) add_band(rest, 1, band_survival);
+      total = survives * fresh + (1 - survives) * touched;
     }
-    // Operands that fit in L2 whole are read once, however the waves fall.
-    const double once = (t.a_bytes + t.b_bytes) / batch;
-    const double resident = l2_survival(once, machine.l2_bytes);
     reads = batch * std::max(once, resident * once + (1 - resident) * total);
   } else {
     t.wave_bytes = t.a_bytes + t.b_bytes;
