@@ -148,7 +148,7 @@ constexpr Layer kLayers[] = {{"llama8b.qkv", 6144, 4096}, {"llama8b.o", 4096, 40
                              {"dsv3.gateup", 4096, 7168}, {"dsv3.down", 7168, 2048}, {"square8k", 8192, 8192}};
 
 void add_gemms(std::vector<Case>& all) {
-  using catalogue::coop, catalogue::pingpong, catalogue::simt;
+  using catalogue::coop, catalogue::few_rows, catalogue::pingpong, catalogue::simt;
   const Operation bf16 = operation("bf16");
   const auto add = [&](const std::string& name, const Operation& o, const Configuration& c, i64 m, i64 n, i64 k, i32 group, const char* shows) {
     all.push_back(gemm_case(List::gemms, name, o, c, {m, n, k}, group, shows));
@@ -160,7 +160,7 @@ void add_gemms(std::vector<Case>& all) {
     if (c.family == Family::sm90) add("configuration/" + text_of(c), bf16, c, 4096, 4096, 4096, 0, "every configuration on one product");
   for (i64 size : {512, 1024, 2048, 6144}) add("cube/" + std::to_string(size), bf16, pingpong(128, 128, 6, 2), size, size, size, 0, "waves and tails");
   for (i64 m : {16, 64})
-    for (const Layer& l : {kLayers[0], kLayers[2], kLayers[3]}) add("decode/" + std::to_string(m) + "-" + l.name, bf16, coop(64, 128, 8, 2), m, l.n, l.k, 0, "few rows: DRAM bound");
+    for (const Layer& l : {kLayers[0], kLayers[2], kLayers[3]}) add("decode/" + std::to_string(m) + "-" + l.name, bf16, few_rows(128, 64, 9), m, l.n, l.k, 0, "few rows: DRAM bound");
   add("simt/fp32-1024", operation("fp32"), simt(128, 128, 8, 8, 8), 1024, 1024, 1024, 0, "the fp32 cores");
   add("simt/fp32-2048", operation("fp32"), simt(128, 128, 8, 8, 8), 2048, 2048, 2048, 0, "the fp32 cores");
   add("simt/fp32-1024-small", operation("fp32"), simt(64, 64, 16, 4, 4), 1024, 1024, 1024, 0, "smaller tiles: more bytes a product");
