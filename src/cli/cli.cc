@@ -19,7 +19,7 @@ constexpr const char* kFooter = R"(Start here:
   foretile demo                                       real models' layers: forecast, and every kernel checked
   foretile explain --m 32 --n 6144 --k 4096           how long on an H200, what bounds it, and why
   foretile choose --m 32 --n 6144 --k 4096            every configuration ranked, and what rules the others out
-  foretile emulate --m 100 --n 200 --k 300            run it on the CPU; races, deadlocks and bad addresses are found
+  foretile emulate --m 100 --n 200 --k 320            run it on the CPU; races, deadlocks and bad addresses are found
 
 Exit codes: 0 done; 1 a check failed; 2 bad input; 3 not possible on this machine (no GPU, no compiler).
 Results go to standard output (--json for programs), everything else to standard error. NO_COLOR is honoured.)";

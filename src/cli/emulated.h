@@ -33,7 +33,7 @@ Problem cut(const Configuration& c, const Problem& p, double budget);
 
 // Multiply-adds the emulator does for it, whole tiles counted.
 double emulated_work(const Configuration& c, const Problem& p);
-// Seconds it is expected to take: a rough figure, for progress and for `cut` (see kWorkPerSecond).
+// Seconds it is expected to take: a rough figure, for progress and for `cut`.
 double expected_seconds(const Configuration& c, const Problem& p);
 
 nlohmann::ordered_json json_of(const EmulatedCheck& check);
