@@ -45,23 +45,20 @@ struct Descriptor {
 
 int depth_of(DType type) { return kStepBytes / size_of(type); }
 
-// d[m][n] += sum over k of a[m][k] * b[k][n]; n a multiple of 8.
+// d[m][n] += sum over k of a[m][k] * b[k][n]; n a multiple of 8. Eight columns at a time in the compilers' vector type.
 template <class T> void multiply(const T* a, const T* b, T* d, int n, int depth) {
   constexpr int kM = 4, kN = 8;
+  using Vector __attribute__((vector_size(kN * sizeof(T)), aligned(alignof(T)))) = T;
   for (int m0 = 0; m0 < kRows; m0 += kM)
     for (int n0 = 0; n0 < n; n0 += kN) {
-      T sum[kM][kN];
-      for (int m = 0; m < kM; ++m)
-        for (int j = 0; j < kN; ++j) sum[m][j] = d[(m0 + m) * n + n0 + j];
+      Vector sum[kM];
+      for (int m = 0; m < kM; ++m) std::memcpy(&sum[m], d + (m0 + m) * n + n0, sizeof(Vector));
       for (int k = 0; k < depth; ++k) {
-        const T* row = b + k * n + n0;
-        for (int m = 0; m < kM; ++m) {
-          const T value = a[(m0 + m) * depth + k];
-          for (int j = 0; j < kN; ++j) sum[m][j] += value * row[j];
-        }
+        Vector row;
+        std::memcpy(&row, b + k * n + n0, sizeof(Vector));
+        for (int m = 0; m < kM; ++m) sum[m] += a[(m0 + m) * depth + k] * row;
       }
-      for (int m = 0; m < kM; ++m)
-        for (int j = 0; j < kN; ++j) d[(m0 + m) * n + n0 + j] = sum[m][j];
+      for (int m = 0; m < kM; ++m) std::memcpy(d + (m0 + m) * n + n0, &sum[m], sizeof(Vector));
     }
 }
 

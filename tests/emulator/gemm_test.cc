@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 
 #include "emulator/built_in.h"
 #include "emulator/compile.h"
-#include "emulator/product.h"
+#include "product.h"
 #include "foretile/device/catalogue.h"
 #include "model/text.h"
 
@@ -19,6 +19,12 @@ namespace {
 
 constexpr Async kAsyncs[] = {Async::eager, Async::lazy, Async::random};
 constexpr Scheduling kSchedules[] = {Scheduling::round_robin, Scheduling::random, Scheduling::priority};
+
+#if defined(__SANITIZE_ADDRESS__) || !defined(__OPTIMIZE__)
+constexpr bool kInstrumented = true;
+#else
+constexpr bool kInstrumented = false;
+#endif
 
 struct Random {
   std::mt19937_64 bits;
@@ -92,15 +98,17 @@ TEST(Gemm, SpeedOfTheHopperKernelWithAllChecks) {
   const Operation o = catalogue::kOperations[0].operation;
   const Configuration c = catalogue::coop(128, 128, 6, 2);
   const Problem p{.m = 128, .n = 128, .k = 256};
-  double best = 1e9;
+  double best = 1e9;  // processor time: other programs may share the machine
   for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const ProductResult r = run_product(o, c, p, {}, {});
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, double(std::clock() - start) / CLOCKS_PER_SEC);
     ASSERT_EQ(r.failure(), "");
   }
   RecordProperty("milliseconds", std::to_string(best * 1e3));
   fmt::print("128x128x256 with all checks, reference included: {:.1f} ms\n", best * 1e3);
+  if (kInstrumented) GTEST_SKIP() << "the bar is for a plain build";
+  EXPECT_LE(best, 0.030);
 }
 
 }  // namespace

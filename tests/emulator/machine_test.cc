@@ -1,0 +1,203 @@
+// The machine around the kernels: repeatability, host threads, exceptions, limits, kernels compiled on demand.
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <stdexcept>
+#include <thread>
+
+#include "emulator/compile.h"
+#include "pipeline.h"
+#include "product.h"
+
+namespace foretile::emulator_tests {
+
+using namespace emulator;
+
+namespace {
+
+TEST(Machine, ASeedRepeatsARunExactly) {
+  for (const Options& o : every_mode(11)) {
+    Pipeline p;
+    const Report first = p.run(Break::one_warp_waits_full, o), second = p.run(Break::one_warp_waits_full, o);
+    EXPECT_EQ(first.text(), second.text()) << mode_name(o);
+    EXPECT_EQ(first.counters.switches, second.counters.switches) << mode_name(o);
+    EXPECT_FALSE(first.clean());
+  }
+}
+
+TEST(Machine, SeedsGiveDifferentSchedules) {
+  std::vector<u64> switches;
+  for (u64 seed = 0; seed < 4; ++seed) switches.push_back(Pipeline().run(Break::nothing, {.async = Async::random, .scheduling = Scheduling::random, .seed = seed}).counters.switches);
+  EXPECT_FALSE(switches[0] == switches[1] && switches[1] == switches[2] && switches[2] == switches[3]);
+}
+
+TEST(Machine, SeveralHostThreadsAtOnce) {
+  std::vector<std::string> results(4);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < results.size(); ++i)
+    threads.emplace_back([&results, i] {
+      for (u64 round = 0; round < 3; ++round) {
+        Pipeline p;
+        const Report r = p.run(Break::nothing, {.async = Async::random, .scheduling = Scheduling::random, .seed = i * 10 + round});
+        results[i] += r.clean() && p.wrong() == 0 ? "ok " : r.text();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& r : results) EXPECT_EQ(r, "ok ok ok ");
+}
+
+struct Counted {
+  static inline int alive = 0;
+  Counted() { ++alive; }
+  ~Counted() { --alive; }
+};
+
+// Whatever ends a run, every stack is unwound.
+TEST(Machine, DeadlocksAndExceptionsUnwindEveryThread) {
+  const Report r = emulate(one_block(64), [] {
+    const Counted c;
+    init_barriers({{0, 65}});
+    mbarrier_wait(barrier_at(0), 0);
+  }, {});
+  EXPECT_TRUE(r.has("deadlock"));
+  EXPECT_EQ(Counted::alive, 0);
+  EXPECT_THROW(emulate(one_block(64), [] {
+    const Counted c;
+    sync_block();
+    if (thread_index() == 40) throw std::runtime_error("a kernel's own");
+    sync_block();
+  }, {}), std::runtime_error);
+  EXPECT_EQ(Counted::alive, 0);
+  EXPECT_TRUE(emulate(one_block(64), [] { sync_block(); }, {}).clean());  // and the next run is not disturbed
+}
+
+TEST(Machine, VocabularyOutsideOfARunIsRefused) { EXPECT_THROW(thread_index(), std::logic_error); }
+
+TEST(Machine, ImpossibleLaunchesAreRefused) {
+  const auto refused = [](auto change) {
+    LaunchShape s = one_block(64);
+    change(s);
+    EXPECT_THROW(emulate(s, [] {}, {}), std::invalid_argument);
+  };
+  refused([](LaunchShape& s) { s.threads = 0; });
+  refused([](LaunchShape& s) { s.threads = 48; });
+  refused([](LaunchShape& s) { s.threads = 2048; });
+  refused([](LaunchShape& s) { s.blocks = 0; });
+  refused([](LaunchShape& s) { s.blocks = 3, s.cluster = 2; });
+  refused([](LaunchShape& s) { s.shared_bytes = 228 * 1024; });
+  refused([](LaunchShape& s) { s.threads = 512, s.registers = 168; });
+}
+
+TEST(Machine, BlocksBeyondTheResidentOnesFollow) {
+  LaunchShape shape = one_block(32);
+  shape.blocks = 9;
+  std::vector<int> ran(9);
+  Options o;
+  o.resident_blocks = 2;
+  EXPECT_TRUE(emulate(shape, [&] { if (thread_index() == 0) ++ran[block_index().x]; }, {}, o).clean());
+  EXPECT_EQ(ran, std::vector<int>(9, 1));
+}
+
+TEST(Machine, CallSitesAreListedForMutation) {
+  const Report r = Pipeline().run(Break::nothing, {});
+  int waits = 0;
+  for (const CallSite& c : r.calls) {
+    waits += c.call == "mbarrier_wait";
+    EXPECT_GT(c.executions, 0u);
+    const std::string file = c.site.file;
+    EXPECT_EQ(file.substr(file.rfind('/') + 1), "pipeline.h") << c.call;
+  }
+  EXPECT_EQ(waits, 2);
+}
+
+TEST(Machine, TooManyFindingsStopTheRun) {
+  const Report r = emulate(one_block(32), [] {
+    for (u32 i = 0; i < 1000; ++i) {
+      const std::string file(i + 1, 'x');  // as many call sites as there are names
+      static std::deque<std::string> names;
+      names.push_back(file);
+      load_shared<u32>(shared_base() + 4 * (i % 1024), Site{names.back().c_str(), int(i)});
+    }
+  }, {});
+  EXPECT_FALSE(r.clean());
+  EXPECT_LE(r.findings.size(), 50u);
+}
+
+// ---- kernels outside of the catalogue --------------------------------------------------------------------
+
+class OnDemand : public testing::Test {
+ protected:
+  void SetUp() override {
+    cache_ = std::filesystem::temp_directory_path() / ("foretile-emulator-test-" + std::to_string(getpid()));
+    if (const char* old = std::getenv("XDG_CACHE_HOME")) before_ = old;
+    setenv("XDG_CACHE_HOME", cache_.c_str(), 1);
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(cache_);
+    if (before_.empty()) unsetenv("XDG_CACHE_HOME");
+    else setenv("XDG_CACHE_HOME", before_.c_str(), 1);
+  }
+  std::filesystem::path cache_;
+  std::string before_;
+};
+
+TEST_F(OnDemand, AConfigurationOutsideOfTheCatalogueRuns) {
+  const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 64, .tile_k = 8, .thread_m = 4, .thread_n = 4};
+  Operation o = {.a = DType::fp16, .b = DType::fp32, .d = DType::bf16, .has_bias = true, .bias = DType::fp16, .activation = Activation::silu};
+  for (const BuiltIn& k : built_in_kernels()) ASSERT_FALSE(k.configuration == c);
+  reference::GemmDataOptions d;
+  d.a.pointer_offset = d.d.pointer_offset = 1;
+  EXPECT_EQ(run_product(o, c, {.m = 21, .n = 70, .k = 13}, d, {}).failure(), "");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache_ / "foretile" / "emulator"), std::filesystem::directory_iterator{}), 1);
+}
+
+TEST_F(OnDemand, WithoutACompilerItIsRefusedByName) {
+  const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 8, .thread_m = 4, .thread_n = 4};
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", "/nowhere", 1);
+  std::string message;
+  try {
+    compile_kernel(catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), c);
+  } catch (const std::runtime_error& e) {
+    message = e.what();
+  }
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_NE(message.find("FORETILE_CXX"), std::string::npos) << message;
+}
+
+TEST_F(OnDemand, ACompilerThatFailsIsQuoted) {
+  const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 4, .thread_m = 4, .thread_n = 4};
+  setenv("FORETILE_CXX", "/bin/false", 1);
+  std::string message;
+  try {
+    compile_kernel(catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), c);
+  } catch (const std::runtime_error& e) {
+    message = e.what();
+  }
+  unsetenv("FORETILE_CXX");
+  EXPECT_NE(message.find("/bin/false"), std::string::npos) << message;
+  EXPECT_TRUE(std::filesystem::is_empty(cache_ / "foretile" / "emulator"));
+}
+
+TEST(Products, BadRequestsAreRefusedByName) {
+  const Operation o = catalogue::product(DType::bf16, DType::bf16);
+  const Configuration c = catalogue::coop(128, 128, 6, 2);
+  const auto refused = [&](const Operation& operation, const Configuration& configuration, const Problem& p, const char* words) {
+    GemmRun run{operation, configuration, p, {}, {}, 4};
+    alignas(16) static char memory[64];
+    run.operands.a = run.operands.b = run.operands.epilogue.d = {memory, 64, 0};
+    try {
+      emulate_gemm(run);
+    } catch (const std::invalid_argument& e) {
+      return std::string(e.what()).find(words) != std::string::npos ? testing::AssertionSuccess() : testing::AssertionFailure() << e.what();
+    }
+    return testing::AssertionFailure() << "accepted";
+  };
+  EXPECT_TRUE(refused(o, c, {.m = -1, .n = 8, .k = 8}, "negative"));
+  EXPECT_TRUE(refused(o, c, {.m = 8, .n = 8, .k = 0}, "K = 0"));
+  EXPECT_TRUE(refused(catalogue::product(DType::fp32, DType::fp32), c, {.m = 8, .n = 8, .k = 8}, "sm90"));
+  EXPECT_EQ(emulate_gemm({o, c, {.m = 0, .n = 8, .k = 8}, {}, {}, 4}).text(), "no findings");
+}
+
+}  // namespace
+}  // namespace foretile::emulator_tests

@@ -1,0 +1,115 @@
+// Mutation of the production kernels while they run: each synchronising call dropped, each count one off. The emulator must
+// object, or the call is listed here with the reason why the kernel is right without it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "product.h"
+#include "foretile/device/catalogue.h"
+#include "kernels.h"
+
+namespace foretile::emulator_tests {
+
+using namespace emulator;
+
+namespace {
+
+struct Subject {
+  const char* name;
+  Operation operation;
+  Configuration configuration;
+  Problem problem;
+  int sms;
+};
+
+constexpr Operation unstaged(Operation o) {
+  o.output = Alignment::any;
+  return o;
+}
+
+// Several tiles a block and more steps along K than the ring has stages, so that every wait has something to wait for.
+const Subject kSubjects[] = {
+    {"cooperative", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 128, 6, 2), {.m = 200, .n = 256, .k = 600}, 2},
+    {"pingpong", catalogue::product(DType::bf16, DType::bf16), catalogue::pingpong(128, 128, 6, 2), {.m = 200, .n = 256, .k = 600}, 1},
+    {"cluster", catalogue::product(DType::bf16, DType::bf16), catalogue::pingpong(128, 160, 5, 2, 2), {.m = 250, .n = 480, .k = 400}, 2},
+    {"few_rows", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(64, 64, 12, 1), {.m = 20, .n = 128, .k = 900}, 1},
+    {"direct_store", unstaged(catalogue::product(DType::bf16, DType::bf16)), catalogue::coop(128, 128, 6, 2), {.m = 130, .n = 136, .k = 500}, 2},
+    {"simt", catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), catalogue::simt(64, 64, 16, 4, 4), {.m = 70, .n = 70, .k = 40}, 1},
+};
+
+struct Reason {
+  const char* call;
+  Mutation::Kind kind;
+  const char* proof;
+};
+
+// By call and kind of change; each holds for every site of that call in the kernels.
+const Reason kRedundant[] = {
+    {"grid_dependency_launch", Mutation::Kind::drop, "only lets the next kernel start earlier: without it that one starts when this one ends"},
+    {"register_acquire", Mutation::Kind::drop, "registers are the compiler's: the emulator knows counts, not what a thread needs; ptxas refuses or spills (catalogue test)"},
+    {"register_acquire", Mutation::Kind::less, "takes fewer registers than the pool holds: no thread waits, the compiler's need is checked by the catalogue test"},
+    {"register_release", Mutation::Kind::less, "gives more registers back than needed: the pool only grows"},
+    {"wgmma_wait", Mutation::Kind::less, "waits for more groups than needed: stronger"},
+    {"bulk_wait_read", Mutation::Kind::less, "waits for more groups than needed: stronger"},
+    {"bulk_wait", Mutation::Kind::less, "waits for more groups than needed: stronger"},
+};
+
+const char* why_redundant(const CallSite& call, Mutation::Kind kind) {
+  for (const Reason& r : kRedundant)
+    if (call.call == r.call && kind == r.kind) return r.proof;
+  return nullptr;
+}
+
+// Calls that several threads make where one would do: each may be missing, but not all of them.
+const Reason kOneIsEnough[] = {
+    {"grid_dependency_wait", Mutation::Kind::drop,
+     "one thread's wait keeps its block from ending early, and what the others touch is ordered after that wait by the barriers between: the check follows them"},
+};
+
+bool one_is_enough(const CallSite& call) {
+  return std::any_of(std::begin(kOneIsEnough), std::end(kOneIsEnough), [&](const Reason& r) { return call.call == r.call; });
+}
+
+// Whether some mode objects to the mutant: a finding, a wrong result or damage.
+bool detected(const Subject& s, const std::vector<Mutation>& mutations) {
+  for (Options o : every_mode(7)) {
+    o.dependent_launch = true;
+    o.mutations = mutations;
+    if (!run_product(s.operation, s.configuration, s.problem, {}, o, s.sms).failure().empty()) return true;
+  }
+  return false;
+}
+
+class Mutants : public testing::TestWithParam<Subject> {};
+
+TEST_P(Mutants, AreReportedOrProvenRedundant) {
+  const Subject& s = GetParam();
+  Options plain;
+  plain.dependent_launch = true;
+  const ProductResult correct = run_product(s.operation, s.configuration, s.problem, {}, plain, s.sms);
+  ASSERT_EQ(correct.failure(), "");
+  int mutants = 0, redundant = 0;
+  std::vector<Mutation> together;
+  for (const CallSite& call : correct.report.calls)
+    for (const auto kind : {Mutation::Kind::drop, Mutation::Kind::more, Mutation::Kind::less}) {
+      if (kind != Mutation::Kind::drop && !call.counted) continue;
+      ++mutants;
+      if (why_redundant(call, kind)) {
+        ++redundant;
+        continue;
+      }
+      const Mutation m{call.site.file, call.site.line, kind};
+      if (one_is_enough(call)) together.push_back(m);
+      else
+        EXPECT_TRUE(detected(s, {m}))
+          << call.call << " at " << call.site.file << ":" << call.site.line << ", " << (kind == Mutation::Kind::drop ? "dropped" : kind == Mutation::Kind::more ? "one more" : "one less");
+    }
+  EXPECT_TRUE(detected(s, together)) << "all " << together.size() << " calls of which one is enough, dropped";
+  fmt::print("{}: {} mutants, {} of them redundant\n", s.name, mutants, redundant);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Mutants, testing::ValuesIn(kSubjects), [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace foretile::emulator_tests
