@@ -37,7 +37,9 @@ template <int Tile, int Pitch, bool TransposedB> FORETILE_DEVICE void probe_tile
     sync_block();
     FORETILE_UNROLL
     for (u32 k = 0; k < Tile; ++k) {
-      sum = multiply_add(load_shared<float>(a_tile + at(ty, k)), load_shared<float>(b_tile + (TransposedB ? at(tx, k) : at(k, tx))), sum);
+      const float left = load_shared<float>(a_tile + at(ty, k));
+      const float right = load_shared<float>(b_tile + (TransposedB ? at(tx, k) : at(k, tx)));
+      sum = multiply_add(left, right, sum);
     }
     sync_block();
   }

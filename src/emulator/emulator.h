@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "emulator/trace.h"
 #include "foretile/device/vocabulary/site.h"
 #include "plan/plan.h"
 
@@ -78,6 +79,7 @@ struct Report {
   std::vector<Finding> findings;
   std::vector<CallSite> calls;  // synchronising calls, in order of first execution
   Counters counters;
+  std::vector<AccessSite> accesses;  // with Options::trace: what accesses cost, by call site
   std::uint64_t seed = 0;
   bool clean() const { return findings.empty(); }
   bool has(const std::string& kind) const;

@@ -406,7 +406,12 @@ Effect Machine::enter(Site site, const char* call, bool counted) {
 
 Report emulate(const LaunchShape& shape, const std::function<void()>& body, const std::vector<Region>& regions, const Options& options) {
   Machine machine(shape, body, regions, options);
-  return machine.run();
+  if (!options.trace) return machine.run();
+  Trace trace;
+  const TraceScope scope(trace);
+  Report report = machine.run();
+  report.accesses = trace.finish();
+  return report;
 }
 
 }  // namespace foretile::emulator

@@ -16,6 +16,7 @@ namespace {
 thread_local Trace* running = nullptr;
 
 constexpr std::size_t kRecent = 4;  // two operands' accesses may alternate on one source line
+constexpr u64 kAlignments = 4096;   // requests of a warp at one site whose alignment is compared
 
 const char* name_of(Trace::Kind kind) {
   switch (kind) {
@@ -41,6 +42,7 @@ std::size_t Trace::site_index(Site site, const char* call, Kind kind, u32 bytes)
   const auto [entry, fresh] = index_.try_emplace(SiteKey{site.file, site.line, kind, bytes}, sites_.size());
   if (fresh) {
     sites_.emplace_back();
+    alignment_.emplace_back();
     sites_.back().site = site;
     sites_.back().call = call;
     sites_.back().bytes = int(bytes);
@@ -86,6 +88,13 @@ void Trace::close(Stream& s) {
       return;
     }
   }
+  Alignment& alignment = alignment_[s.site];
+  for (u32 lane = 0; lane < 32 && s.closed <= kAlignments && !alignment.varies; ++lane) {
+    if (!(r.active >> lane & 1)) continue;
+    const u8 now = u8(r.address[lane] % 16);
+    if (alignment.of.size() < s.closed) alignment.of.resize(s.closed, now);
+    alignment.varies = alignment.of[s.closed - 1] != now;
+  }
   for (const Request& before : s.recent) {
     bool goes_on = before.active == r.active;
     for (u32 lane = 0; lane < 32 && goes_on; ++lane)
@@ -109,8 +118,11 @@ void Trace::box(const char* call, u64 bytes, u64 sectors, Site site) {
 std::vector<AccessSite> Trace::finish() {
   for (auto& [key, s] : streams_)
     while (!s.open.empty()) close(s);
+  for (std::size_t i = 0; i < sites_.size(); ++i)
+    if (alignment_[i].varies) sites_[i].mergeable = 0;
   streams_.clear();
   index_.clear();
+  alignment_.clear();
   return std::exchange(sites_, {});
 }
 

@@ -25,8 +25,8 @@ struct AccessSite {
   u64 lanes = 0;     // that took part, all requests together
   u64 wavefronts = 0, ideal_wavefronts = 0;      // shared memory, by lanes
   u64 sectors = 0, ideal_sectors = 0, lines = 0; // global memory; boxes have no lines
-  // Requests whose every lane goes on where an earlier one at this site ended, within the same aligned 16 bytes: a
-  // compiler may make one wider access of both.
+  // Requests whose every lane goes on where an earlier one at this site ended, within the same aligned 16 bytes, at a site
+  // where the alignment does not depend on the warp or lane: a compiler may make one wider access of both.
   u64 mergeable = 0;
   u64 bank_conflicts() const { return wavefronts - ideal_wavefronts; }
 };
@@ -65,7 +65,14 @@ class Trace {
   void close(Stream& s);
   std::size_t site_index(Site site, const char* call, Kind kind, u32 bytes);
 
+  // Address modulo 16 of a site's first requests, in order, as long as all warps and lanes agree.
+  struct Alignment {
+    bool varies = false;
+    std::vector<u8> of;
+  };
+
   std::map<SiteKey, std::size_t> index_;
+  std::vector<Alignment> alignment_;  // by site
   std::vector<AccessSite> sites_;
   std::unordered_map<u64, Stream> streams_;  // by site and warp
 };

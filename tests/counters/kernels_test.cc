@@ -34,13 +34,16 @@ TEST(Kernels, Products) {
     const Emulated run = emulated(case_named("product/tile-16"));
     EXPECT_EQ(run.wavefronts("load_shared"), warps * steps * 16 * 2);
     EXPECT_EQ(run.conflicts(""), 0u);
+    EXPECT_EQ(run.mergeable("load_shared"), warps * steps * 12);  // 16 of A's values make four 16-byte loads
     EXPECT_EQ(run.sectors("load_global"), warps * steps * 2 * 4);  // two rows of 64 bytes, for A and for B
   }
   {
     const Emulated run = emulated(case_named("product/tile-16-transposed"));
     EXPECT_EQ(run.wavefronts("store_shared"), warps * steps * (1 + 8));        // B's tile written down its columns at a pitch of 16
     EXPECT_EQ(run.wavefronts("load_shared"), warps * steps * 16 * (1 + 8));
+    EXPECT_EQ(run.mergeable("load_shared"), warps * steps * 24);
   }
+  EXPECT_EQ(emulated(case_named("product/tile-32-padded")).mergeable("load_shared"), 0u) << "at a pitch of 33 words no two rows are aligned alike";
   {
     const Emulated run = emulated(case_named("product/naive"));
     const u64 all = n * n / 32;

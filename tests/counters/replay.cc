@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include "foretile/device/probes/probes.cuh"
 
@@ -111,6 +112,7 @@ u64 Emulated::wavefronts(const std::string& call) const { return sum(sites, call
 u64 Emulated::conflicts(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.bank_conflicts(); }); }
 u64 Emulated::requests(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.requests; }); }
 u64 Emulated::sectors(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.sectors; }); }
+u64 Emulated::mergeable(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.mergeable; }); }
 u64 Emulated::lines(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.lines; }); }
 
 Emulated emulated(const Case& c) {
@@ -123,28 +125,25 @@ Emulated emulated(const Case& c) {
                                                  {offsets.data, c.offsets.size() * sizeof(i32), false, "offsets"}};
   emulator::Options options;
   options.races = false;
-  emulator::Trace trace;
+  options.trace = true;
   emulator::Report report;
-  {
-    const emulator::TraceScope scope(trace);
-    if (!c.probe.empty()) {
-      LaunchShape shape;
-      shape.blocks = c.blocks, shape.threads = c.threads, shape.shared_bytes = c.shared_bytes;
-      const ProbeArguments arguments = probe_arguments(c, memory, emulator::encode_tensor_map);
-      const auto body = bodies().find(c.probe);
-      if (body == bodies().end()) throw std::runtime_error(c.probe + " is missing from FORETILE_PROBES");
-      report = emulator::emulate(shape, [&] { body->second(arguments); }, regions, options);
-    } else {
-      emulator::GemmRun run;
-      run.operation = c.operation, run.configuration = c.configuration, run.problem = c.problem;
-      run.operands = operands_of(c, memory);
-      run.regions = regions;
-      run.sms = 132;  // as on the chip: the launch has as many blocks as there
-      report = emulator::emulate_gemm(run, options);
-    }
+  if (!c.probe.empty()) {
+    LaunchShape shape;
+    shape.blocks = c.blocks, shape.threads = c.threads, shape.shared_bytes = c.shared_bytes;
+    const ProbeArguments arguments = probe_arguments(c, memory, emulator::encode_tensor_map);
+    const auto body = bodies().find(c.probe);
+    if (body == bodies().end()) throw std::runtime_error(c.probe + " is missing from FORETILE_PROBES");
+    report = emulator::emulate(shape, [&] { body->second(arguments); }, regions, options);
+  } else {
+    emulator::GemmRun run;
+    run.operation = c.operation, run.configuration = c.configuration, run.problem = c.problem;
+    run.operands = operands_of(c, memory);
+    run.regions = regions;
+    run.sms = 132;  // as on the chip: the launch has as many blocks as there
+    report = emulator::emulate_gemm(run, options);
   }
   if (!report.clean()) throw std::runtime_error(c.name + ": " + report.text());
-  return {trace.finish()};
+  return {std::move(report.accesses)};
 }
 
 }  // namespace foretile::counters
