@@ -1,0 +1,66 @@
+#!/bin/bash
+# Runs on a GPU host: bench/gpu.sh STEP... with the programs of bench/carry.sh in carry/ (or in $FORETILE_BIN).
+# Files go to $OUT (default: out/). Each step prints a short table; the exit code is 1 if any failed.
+#
+#   golden          record the golden dumps (tools/golden/record.sh; needs nvcc)
+#   host            host time of a repeated call
+#   verify          2,000 random products against fp64, and 300 more of integers, exact
+#   faults          the GPU tests: known faults, every configuration at its edges
+#   sanitizer       compute-sanitizer memcheck on 50 products, every operand in an allocation of its own size
+#   squares, layers ratio to cuBLASLt's best, bf16 and fp16: M = N = K in 2048, 4096, 8192; the 15 layers at M = 2048, 4096
+#   few             the layers at 1, 8, 32, 128, 512 rows, bf16
+#   configurations  every catalogue configuration on the layers, for the model (SECONDS_LIMIT, default 480)
+#
+# About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+bin=${FORETILE_BIN:-carry}
+out=${OUT:-out}
+mkdir -p "$out"
+export FORETILE_CACHE=${FORETILE_CACHE:-/tmp/foretile-cache}
+log=$out/log.txt
+failed=()
+
+step() {  # NAME SECONDS COMMAND...: progress to the log, the result to both
+  local name=$1 limit=$2 begin=$SECONDS code=0
+  shift 2
+  echo "== $name" | tee -a "$log"
+  timeout "$limit" "$@" 2>>"$log" | tee -a "$log"
+  code=${PIPESTATUS[0]}
+  if [ "$code" -ne 0 ]; then
+    failed+=("$name (exit $code)")
+    tail -n 5 "$log"
+  fi
+  echo "-- $name: $((SECONDS - begin)) s, exit $code" | tee -a "$log"
+}
+
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer /usr/local/cuda*/compute-sanitizer/compute-sanitizer 2>/dev/null | head -n 1)
+speed() {  # SUITE MS TYPE
+  step "$1 $3" 590 "$bin/foretile_bench_tool" bench --suite "$1" --m "$2" --dtype "$3" --csv "$out/$1_$3.csv" --winners "$out/cublaslt_winners.csv"
+}
+# Winners found earlier save the search.
+[ -f bench/results/cublaslt_winners.csv ] && cp bench/results/cublaslt_winners.csv "$out/"
+
+for what in "$@"; do
+  case $what in
+    golden) step golden 120 tools/golden/record.sh "$out" ;;
+    host) step host 60 "$bin/foretile_bench_tool" host-time ;;
+    verify)
+      step verify 400 "$bin/foretile_bench_tool" verify --count 2000 --seed "${SEED:-1}"
+      step integers 120 "$bin/foretile_bench_tool" verify --count 300 --seed "${SEED:-2}" --integers
+      ;;
+    faults) step faults 400 bash -c "'$bin/foretile_test_gpu' --gtest_brief=1 2>&1 | tail -n 60; exit \${PIPESTATUS[0]}" ;;
+    sanitizer)
+      step sanitizer 400 bash -c "'$sanitizer' --tool memcheck --error-exitcode 9 '$bin/foretile_bench_tool' verify --count 50 --seed 7 --max-size 700 --exact-allocations | tail -n 40; exit \${PIPESTATUS[0]}" ;;
+    squares) speed squares 2048,4096,8192 bf16; speed squares 2048,4096,8192 fp16 ;;
+    layers) speed layers 2048,4096 bf16; speed layers 2048,4096 fp16 ;;
+    few) step few 400 "$bin/foretile_bench_tool" bench --suite layers --m 1,8,32,128,512 --csv "$out/few_bf16.csv" --winners "$out/cublaslt_winners.csv" ;;
+    configurations) step configurations 580 "$bin/foretile_bench_tool" configurations --suite layers --m "${MS:-1,16,64,256,1024,4096}" --seconds "${SECONDS_LIMIT:-480}" --csv "$out/configurations.csv" ;;
+    *) echo "unknown step $what" >&2; exit 2 ;;
+  esac
+done
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'FAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "all steps passed"
