@@ -265,6 +265,7 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   x.launch = launch_shape(o, c, p, x.sms);
   x.grid = tile_grid(c, p, int(x.launch.blocks));
   x.registers = registers_of(o, c);
+  x.registers.estimated = x.registers.estimated || machine.compute_capability != 90;  // the table was compiled for sm_90a
   x.occupancy = occupancy(machine, int(x.launch.threads), x.registers.count, int(x.launch.shared_bytes));
   if (x.occupancy.blocks_per_sm == 0) throw std::invalid_argument("not one block fits on an SM: " + std::string(name_of(x.occupancy.limiter)));
 

@@ -83,9 +83,9 @@ const std::vector<Row>& table() {
 }
 
 // The same code comes out for operations that differ in what the kernel does not look at.
-bool same_code(const Operation& x, const Operation& y) {
-  return x.a == y.a && x.b == y.b && x.d == y.d && x.transpose_a == y.transpose_a && x.transpose_b == y.transpose_b &&
-         x.output == y.output && x.has_c == y.has_c && x.has_bias == y.has_bias && x.has_residual == y.has_residual &&
+bool same_code(const Operation& x, const Operation& y, Family family) {
+  return (family == Family::simt || x.output == y.output) && x.a == y.a && x.b == y.b && x.d == y.d && x.transpose_a == y.transpose_a && x.transpose_b == y.transpose_b &&
+         x.has_c == y.has_c && x.has_bias == y.has_bias && x.has_residual == y.has_residual &&
          (!x.has_c || x.c == y.c) && (!x.has_bias || x.bias == y.bias) && (!x.has_residual || x.residual == y.residual) &&
          x.activation == y.activation;
 }
@@ -94,13 +94,14 @@ bool same_code(const Operation& x, const Operation& y) {
 
 Registers registers_of(const Operation& o, const Configuration& c) {
   for (const Row& row : table())
-    if (row.configuration == c && same_code(row.operation, o)) return {row.registers, row.spill_bytes, false};
+    if (row.configuration == c && same_code(row.operation, o, c.family)) return {row.registers, row.spill_bytes, false};
   if (c.family == Family::sm90) return {sm90::launch_registers(c), 0, true};
 
-  // Accumulators, one row and one column of operands, the next step's loads in flight, and addressing.
+  // Accumulators, one row and one column of operands, the next step's loads in flight, and 64 for addressing and what
+  // the compiler holds ahead: within 15 of the table's rows.
   const int threads = std::max(1, simt::threads(c));
   const int loads = int(ceil_div(c.tile_m * c.tile_k, threads) + ceil_div(c.tile_n * c.tile_k, threads));
-  const int estimate = c.thread_m * c.thread_n + c.thread_m + c.thread_n + loads + 32;
+  const int estimate = c.thread_m * c.thread_n + c.thread_m + c.thread_n + loads + 64;
   return {int(min_of(round_up(estimate, 8), 255)), 0, true};
 }
 

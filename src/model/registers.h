@@ -11,7 +11,7 @@ struct Registers {
   bool estimated = false;  // the table has no row for this operation and configuration
 };
 
-// The table's row; else, for sm90, what the launch bounds give (the compiler fills exactly that); else an estimate.
+// The table's row (compiled for sm_90a); else, for sm90, what the launch bounds give (the compiler fills exactly that); else an estimate.
 // Reads the table once; no allocation after the first call.
 Registers registers_of(const Operation& o, const Configuration& c);
 

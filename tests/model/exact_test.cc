@@ -7,6 +7,7 @@
 #include "foretile/device/legality.h"
 #include "model/banks.h"
 #include "model/occupancy.h"
+#include "model/registers.h"
 
 namespace foretile {
 namespace {
@@ -57,6 +58,37 @@ TEST(Occupancy, EveryLegalCatalogueKernelFits) {
     if (c.family != Family::sm90) continue;
     ASSERT_EQ(why_not(o, c), nullptr);
     EXPECT_EQ(occupancy(h200, sm90::threads(c), sm90::launch_registers(c), sm90::shared_bytes(o, c)).blocks_per_sm, 1);
+  }
+}
+
+TEST(Registers, ComeFromTheTableOfCompiledKernels) {
+  const Operation o = catalogue::product(DType::bf16, DType::bf16);
+  for (const Configuration& c : catalogue::kConfigurations) {
+    const Registers r = registers_of(o, c);
+    EXPECT_FALSE(r.estimated);
+    EXPECT_EQ(r.spill_bytes, 0);
+    if (c.family == Family::sm90) {
+      EXPECT_LE(r.count, sm90::launch_registers(c));
+    }
+    EXPECT_GT(r.count, 32);
+    // The portable kernel is the same code whatever the alignment.
+    if (c.family == Family::simt) {
+      EXPECT_EQ(registers_of(catalogue::unaligned(o), c).count, r.count);
+    }
+  }
+}
+
+TEST(Registers, WhatIsNotInTheTableIsEstimatedAndMarked) {
+  Operation o = catalogue::product(DType::bf16, DType::bf16);
+  EXPECT_TRUE(registers_of(o, catalogue::coop(128, 224, 3, 2)).estimated);
+  EXPECT_EQ(registers_of(o, catalogue::coop(128, 224, 3, 2)).count, 168);
+  for (const Configuration& c : catalogue::kConfigurations) {
+    if (c.family != Family::simt) continue;
+    o.transpose_a = true;  // nobody compiled it for the table
+    const Registers estimate = registers_of(o, c);
+    o.transpose_a = false;
+    EXPECT_TRUE(estimate.estimated);
+    EXPECT_NEAR(estimate.count, registers_of(o, c).count, 20);
   }
 }
 
