@@ -22,6 +22,7 @@ TEST(Occupancy, HandComputedCases) {
   o = occupancy(a100, 1024, 33, 6144);
   EXPECT_EQ(o.blocks_per_sm, 1);
   EXPECT_EQ(o.limiter, Limiter::registers);
+  EXPECT_EQ(occupancy(a100, 128, 33, 0).by_registers, 12) << "48 warps in blocks of four";
   // 96 KiB + 1 KiB: one block in 164 KiB.
   o = occupancy(a100, 256, 128, 98304);
   EXPECT_EQ(o.by_shared_memory, 1);

@@ -57,7 +57,7 @@ TEST(Traffic, ClosedFormAgreesWithASimulatedCache) {
   Machine machine = load_machine("h200");
   const Configuration c = catalogue::coop(128, 128, 6, 2);
   int compared = 0;
-  for (const Problem& p : {Problem{4096, 4096, 2048}, Problem{8192, 8192, 2048}, Problem{8192, 4096, 4096}, Problem{2048, 16384, 2048}, Problem{1024, 8192, 4096}}) {
+  for (const Problem& p : {Problem{4096, 4096, 2048}, Problem{8192, 8192, 2048}, Problem{8192, 4096, 4096}, Problem{2048, 16384, 2048}, Problem{1024, 8192, 4096}, Problem{32768, 2048, 2048}}) {
     for (i32 group : {1, 4, 8, 12, 32}) {
       TileGrid grid = tile_grid(c, p, 132);
       grid.group = std::min(group, grid.tiles_m);
