@@ -108,7 +108,7 @@ VerifyCase draw_case(u64 seed, int index, const VerifyShape& shape) {
 
     const std::vector<float> factors = v.integers ? std::vector<float>{1, -1, 2, 0.5f} : std::vector<float>{1, -1, 0.37f, 2.5f, 1e-3f};
     v.alpha = random.chance(0.5) ? 1.0f : random.chance(0.1) ? 0.0f : random.of(factors);
-    v.beta = random.chance(0.2) ? 0.0f : random.of(factors);
+    v.beta = !o.has_c || random.chance(0.2) ? 0.0f : random.of(factors);  // without C only beta = 0 is accepted
     v.alpha_on_device = random.chance(0.2), v.beta_on_device = o.has_c && random.chance(0.2);
     v.sm_budget = random.chance(0.8) ? 0 : int(random.within(1, shape.sms));
 

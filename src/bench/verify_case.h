@@ -55,7 +55,7 @@ struct VerifyShape {
   i64 max_size = 3000;  // of M, N and K
   bool integers = false;
   int sms = 132;
-  int operations = 64;  // kinds of operation the cases share, so that the number of kernels to compile stays bounded
+  int operations = 40;  // kinds of operation the cases share, so that the number of kernels to compile stays bounded
   std::optional<Configuration> configuration;  // only cases that it can compute
   bool hopper = true;   // draw sm90 configurations too
 };
