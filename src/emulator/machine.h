@@ -253,7 +253,7 @@ class Machine {
   void wgmma_wait(u32 pending, Site site);
 
   // ---- report.cc ----
-  void report(const char* kind, Site site, const std::string& text);
+  std::size_t report(const char* kind, Site site, const std::string& text);  // index of the finding
   [[noreturn]] void fail(const char* kind, Site site, const std::string& text);
 
  private:
@@ -310,6 +310,7 @@ class Machine {
   void touch_global(const void* address, u64 bytes, const Access& a, const View& view);
   const Region* find_region(const void* address, u64 bytes, bool store);
   bool check_global(const void* address, u64 bytes, bool store, const View& view, const char* call, Site site);
+  bool seen_before(Hazard hazard, const Record* before, const Access& now);
   void on_hazard(Hazard hazard, const Record* before, const Access& now, const std::string& place);
   void check_poison(const void* data, u32 bytes, Site site);
 
@@ -376,6 +377,7 @@ class Machine {
   std::vector<SiteState> site_states_;                                // by site: the first kind of call there
   std::map<std::pair<u32, const char*>, SiteState> more_site_states_; // lines that hold several kinds
   std::map<std::pair<std::string, std::string>, std::size_t> finding_index_;
+  std::map<std::array<u32, 3>, std::size_t> hazard_index_;  // hazard, site, earlier site -> finding: a loop repeats them
 
   GlobalShadow global_shadow_;
   JoinCache joins_;

@@ -27,7 +27,7 @@ u8* Machine::shared_bytes(Block& block, u32 address, u32 bytes, u32 alignment, c
 void Machine::touch_shared(Block& block, u32 offset, u32 bytes, const Access& a, const View& view) {
   for_cells(offset, bytes, [&](u64 index, u16 mask) {
     touch_cell(block.shadow[index], mask, a, view, [&](Hazard hazard, const Record* before) {
-      on_hazard(hazard, before, a, name_shared(std::max<u32>(offset, u32(index) * kCellBytes)));
+      if (!seen_before(hazard, before, a)) on_hazard(hazard, before, a, name_shared(std::max<u32>(offset, u32(index) * kCellBytes)));
     });
   });
 }
@@ -39,7 +39,7 @@ void Machine::touch_global(const void* address, u64 bytes, const Access& a, cons
   const auto at = reinterpret_cast<std::uintptr_t>(address), base = reinterpret_cast<std::uintptr_t>(region->base);
   for_cells(at, bytes, [&](u64 index, u16 mask) {
     touch_cell(global_shadow_.cell(index), mask, a, view, [&](Hazard hazard, const Record* before) {
-      on_hazard(hazard, before, a, fmt::format("{}+0x{:x}", region->name, std::max<u64>(at, index * kCellBytes) - base));
+      if (!seen_before(hazard, before, a)) on_hazard(hazard, before, a, fmt::format("{}+0x{:x}", region->name, std::max<u64>(at, index * kCellBytes) - base));
     });
   });
 }

@@ -32,7 +32,7 @@ std::string Report::text() const {
 }
 
 // Findings that differ in nothing but numbers (which element, which lane) are one.
-void Machine::report(const char* kind, Site site, const std::string& text) {
+std::size_t Machine::report(const char* kind, Site site, const std::string& text) {
   std::string key = fmt::format("{}:{}:", site.file ? site.file : "", site.line);
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] < '0' || text[i] > '9') key += text[i];
@@ -42,10 +42,12 @@ void Machine::report(const char* kind, Site site, const std::string& text) {
   const auto [it, fresh] = finding_index_.try_emplace({kind, key}, report_.findings.size());
   if (!fresh) {
     ++report_.findings[it->second].count;
-    return;
+    return it->second;
   }
   report_.findings.push_back({kind, text, site, 1});
-  if (report_.findings.size() >= kMaxFindings) throw Failure();
+  if (report_.findings.size() == kMaxFindings) report_.findings.push_back({"stopped", fmt::format("{} different findings are enough: the run was stopped", kMaxFindings), {}, 1});
+  if (report_.findings.size() > kMaxFindings) throw Failure();
+  return it->second;
 }
 
 void Machine::fail(const char* kind, Site site, const std::string& text) {
@@ -175,25 +177,45 @@ void Machine::report_stuck(const char* kind) {
   report(kind, groups.empty() ? Site{} : groups[0].site, text);
 }
 
+namespace {
+
+std::array<u32, 3> hazard_key(Hazard hazard, const Record* before, const Access& now) { return {u32(hazard), now.site, before ? before->access.site : ~0u}; }
+
+}  // namespace
+
+// Counts a hazard between two call sites that is in the report already.
+bool Machine::seen_before(Hazard hazard, const Record* before, const Access& now) {
+  const auto it = hazard_index_.find(hazard_key(hazard, before, now));
+  if (it == hazard_index_.end()) return false;
+  ++report_.findings[it->second].count;
+  return true;
+}
+
 void Machine::on_hazard(Hazard hazard, const Record* before, const Access& now, const std::string& place) {
-  const auto side = [&](const Access& a) {
-    return fmt::format("{} by {} at {}", a.write ? "written" : "read", name_agent(a.agent), name_site(sites_[a.site]));
-  };
-  const Site site = sites_[now.site];
+  const auto side = [&](const Access& a) { return fmt::format("{} by {} at {}", a.write ? "written" : "read", name_agent(a.agent), name_site(sites_[a.site])); };
+  const char* kind = "race";
+  std::string text;
   switch (hazard) {
-    case Hazard::race:
-      return report("race", site, fmt::format("{} is {}, not ordered after being {}", place, side(now), side(before->access)));
+    case Hazard::race: text = fmt::format("{} is {}, not ordered after being {}", place, side(now), side(before->access)); break;
     case Hazard::partial_release:
-      return report("partial-release", site,
-                    fmt::format("{} is {}, but ordered after only some of the four warps' parts of being {}: every warp of the warpgroup has to release what its wgmma read", place, side(now),
-                                side(before->access)));
+      kind = "partial-release";
+      text = fmt::format("{} is {}, but ordered after only some of the four warps' parts of being {}: every warp of the warpgroup has to release what its wgmma read", place, side(now),
+                         side(before->access));
+      break;
     case Hazard::missing_proxy_fence:
-      return report("missing-proxy-fence", site,
-                    fmt::format("{} is {} through the asynchronous proxy; it was {} and no fence_proxy_async() by the writing side stands between", place, side(now),
-                                side(before->access)));
-    case Hazard::uninitialised: return report("uninitialised", site, fmt::format("{} is {}, but nothing wrote it", place, side(now)));
-    case Hazard::live_barrier: return report("mbarrier", site, fmt::format("{} is {}, but a live mbarrier stands there", place, side(now)));
+      kind = "missing-proxy-fence";
+      text = fmt::format("{} is {} through the asynchronous proxy; it was {} and no fence_proxy_async() by the writing side stands between", place, side(now), side(before->access));
+      break;
+    case Hazard::uninitialised:
+      kind = "uninitialised";
+      text = fmt::format("{} is {}, but nothing wrote it", place, side(now));
+      break;
+    case Hazard::live_barrier:
+      kind = "mbarrier";
+      text = fmt::format("{} is {}, but a live mbarrier stands there", place, side(now));
+      break;
   }
+  hazard_index_[hazard_key(hazard, before, now)] = report(kind, sites_[now.site], text);
 }
 
 }  // namespace foretile::emulator

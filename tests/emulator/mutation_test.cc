@@ -33,8 +33,8 @@ const Subject kSubjects[] = {
     {"cooperative", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 128, 6, 2), {.m = 200, .n = 256, .k = 600}, 2},
     {"pingpong", catalogue::product(DType::bf16, DType::bf16), catalogue::pingpong(128, 128, 6, 2), {.m = 200, .n = 256, .k = 600}, 1},
     {"cluster", catalogue::product(DType::bf16, DType::bf16), catalogue::pingpong(128, 160, 5, 2, 2), {.m = 250, .n = 480, .k = 400}, 2},
-    {"few_rows", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(64, 64, 12, 1), {.m = 20, .n = 128, .k = 900}, 1},
-    {"direct_store", unstaged(catalogue::product(DType::bf16, DType::bf16)), catalogue::coop(128, 128, 6, 2), {.m = 130, .n = 136, .k = 500}, 2},
+    {"few_rows", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(64, 64, 12, 1), {.m = 20, .n = 128, .k = 904}, 1},
+    {"direct_store", unstaged(catalogue::product(DType::bf16, DType::bf16)), catalogue::coop(128, 128, 6, 2), {.m = 130, .n = 136, .k = 504}, 2},
     {"simt", catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), catalogue::simt(64, 64, 16, 4, 4), {.m = 70, .n = 70, .k = 40}, 1},
 };
 
