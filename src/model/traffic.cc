@@ -79,8 +79,8 @@ i32 new_columns(const Footprint& now, const Footprint& before) {
   return std::max(0, now.columns() - old);
 }
 
-constexpr i32 kExactWaves = 8;    // more waves than this are counted by the band,
-constexpr i32 kSampledWaves = 8;  // or, where a wave covers bands whole, by samples: one is like the other
+constexpr i32 kExactWaves = 8;     // more waves than this are counted by the band,
+constexpr i32 kSampledWaves = 24;  // and where waves reach over bands, by up to so many samples
 
 }  // namespace
 
@@ -135,14 +135,6 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
       total = once;
     } else if (waves <= kExactWaves) {
       for (i32 w = 1; w < waves; ++w) total += cost(w, distance);
-    } else if (i64(grid.group) * grid.tiles_n < 2 * i64(wave)) {
-      double sampled = 0;
-      for (i32 i = 0; i < kSampledWaves; ++i) {
-        const i32 w = 1 + i32((2 * i + 1) * i64(waves - 2) / (2 * kSampledWaves));
-        before = of_wave(w - 1);
-        sampled += cost(w, distance);
-      }
-      total += sampled / kSampledWaves * (waves - 1);
     } else {
       // A band of h rows is an interval of h x tiles_n tiles cut into waves. Each piece touches all h rows and its columns;
       // a cut through a column, as all but one in h are, makes two pieces touch it.
@@ -157,6 +149,14 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
       add_band(grid.group, 1, 0);
       add_band(grid.group, full_bands - 1, band_survival);
       if (rest) add_band(rest, 1, band_survival);
+      if (i64(grid.group) * grid.tiles_n < 2 * i64(wave)) {  // bands meet within waves and share their columns
+        touched = 0;
+        const i32 samples = std::min(waves, kSampledWaves);
+        for (i32 i = 0; i < samples; ++i) {
+          const Footprint f = of_wave(i32(i64(i) * waves / samples));
+          touched += (f.rows() * row + f.columns() * column) * waves / samples;
+        }
+      }
       total = survives * fresh + (1 - survives) * touched;
     }
     reads = batch * std::max(once, resident * once + (1 - resident) * total);
