@@ -26,7 +26,6 @@ constexpr Configuration simt(int m, int n, int k, int thread_m, int thread_n) {
 inline constexpr Configuration kConfigurations[] = {
     pingpong(128, 128, 6, 2),     // the epilogue hides under the other tile: the best all-rounder of the three
     pingpong(128, 160, 5, 2),
-    pingpong(128, 160, 5, 2, 2),  // the same, B shared by a pair
     coop(128, 256, 4, 2),         // long K: the fewest bytes a product
     coop(128, 256, 3, 4),
     coop(128, 256, 4, 2, 2),

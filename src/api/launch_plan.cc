@@ -70,7 +70,8 @@ Status choose_configuration(const DeviceInfo& device, const Matmul& call, const 
                                            device.compute_capability / 10, device.compute_capability % 10)};
   if (call.sm_budget > device.sms)
     return {Code::invalid_argument, fmt::format("sm_budget is {}; allowed: 0 (all) to {}, the SMs of device {}", call.sm_budget, device.sms, device.ordinal)};
-  if (call.configuration) {
+  // With nothing to multiply (K = 0, alpha = 0) no configuration matters: the portable kernel finishes D.
+  if (call.configuration && x.problem.k > 0) {
     configuration = *call.configuration;
   } else if (const char* reason = why_not(x.operation, kPortable, x.problem)) {  // too large for any
     return {Code::unsupported, fmt::format("m {}, n {}, k {}, batch {}: {}", x.problem.m, x.problem.n, x.problem.k, x.problem.batch, reason)};

@@ -76,8 +76,9 @@ Status judge_log(std::string_view log, CompiledKernel& kernel) {
 
 namespace {
 
-// One run of the compiler.
-Compilation compile_source(std::string source, std::string_view architecture, const Nvrtc& nvrtc) {
+// One run of the compiler. Beside a driver NVRTC 13 keeps a cache of its own and answers from it without a log; then it
+// runs again with that cache off (an option that older ones, which have no such cache, do not know).
+Compilation compile_source(std::string source, std::string_view architecture, const Nvrtc& nvrtc, bool past_its_cache = false) {
   Compilation result;
   result.source = std::move(source);
   std::vector<const char*> names, texts;
@@ -91,6 +92,7 @@ Compilation compile_source(std::string source, std::string_view architecture, co
   const std::string arch = fmt::format("--gpu-architecture={}", architecture);
   std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
   options.push_back(arch.c_str());
+  if (past_its_cache) options.push_back("--no-cache");
 
   const auto fail = [&](int code, const char* what) {
     result.status = {Code::compile_error, fmt::format("{} for {}: {}\n{}{}", what, architecture, nvrtc.error(code), result.log, result.source)};
@@ -108,6 +110,7 @@ Compilation compile_source(std::string source, std::string_view architecture, co
     result.log.resize(std::min(result.log.find('\0'), bytes));
   }
   if (compiled) return fail(compiled, "NVRTC");
+  if (!past_its_cache && result.log.find("registers") == std::string::npos) return compile_source(std::move(result.source), architecture, nvrtc, true);
   if (const int code = nvrtc.cubin_size(program.handle, &bytes)) return fail(code, "nvrtcGetCUBINSize");
   result.kernel.cubin.resize(bytes);
   if (const int code = nvrtc.cubin(program.handle, result.kernel.cubin.data())) return fail(code, "nvrtcGetCUBIN");
