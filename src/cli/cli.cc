@@ -50,6 +50,13 @@ std::string nearest(const CLI::App& app, const std::string& given) {
   return best;
 }
 
+// CLI11 leaves two empty lines between groups.
+std::string help_of(const CLI::App& app, const std::string& before) {
+  std::string text = app.help(before);
+  for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  return text;
+}
+
 }  // namespace
 
 int run(const std::vector<std::string>& arguments) {
@@ -75,14 +82,18 @@ int run(const std::vector<std::string>& arguments) {
     app.parse(reversed);
     for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
     if (!action) {
-      fmt::print("{}", app.help());
+      fmt::print("{}", help_of(app, ""));
       return kOk;
     }
     return action();
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     const CLI::App* at = &app;
     for (const CLI::App* sub : app.get_subcommands()) at = sub, command += " " + sub->get_name();
+    if (e.get_name() == "CallForHelp") {
+      fmt::print("{}", help_of(*at, at == &app ? "" : "foretile"));
+      return kOk;
+    }
+    if (e.get_exit_code() == 0) return app.exit(e);  // --version
     std::string hint;
     const auto extras = app.remaining(true);
     if (!extras.empty()) {

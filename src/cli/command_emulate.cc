@@ -110,9 +110,9 @@ void add_emulate(CLI::App& app, Action& action) {
 reference, addresses against the operands, each access against the waits that must order it.
 
 Examples:
-  foretile emulate --m 100 --n 200 --k 320                                         what the model would choose
-  foretile emulate --m 130 --n 256 --k 512 --config sm90:128x128x64:s6:pingpong:b2   one configuration
-  foretile emulate --m 64 --n 64 --k 256 --async random --scheduling random --seed 7   another schedule
+  foretile emulate --m 100 --n 200 --k 320                                            what the model would choose
+  foretile emulate --m 130 --n 256 --k 512 --config sm90:128x128x64:s6:pingpong:b2    one configuration
+  foretile emulate --m 64 --n 64 --k 256 --async random --scheduling random --seed 7  another schedule
 Exit code 1 when the result is wrong or anything was found.)");
   command->callback([options, &action] { action = [options] { return emulate_command(*options); }; });
 }

@@ -176,7 +176,9 @@ TEST(Table, FitsTheWidthAndHasNoColourInAPipe) {
     for (const std::string& line : lines_of(o.out)) {
       if (line.rfind("configuration", 0) == 0) in_table = true;
       if (line.empty()) in_table = false;
-      if (in_table) EXPECT_LE(width_of(line), size_t(width)) << line;
+      if (in_table) {
+        EXPECT_LE(width_of(line), size_t(width)) << line;
+      }
     }
   }
 }
