@@ -11,9 +11,6 @@ namespace foretile {
 constexpr bool is_float(DType t) { return t == DType::fp32 || t == DType::fp16 || t == DType::bf16; }
 constexpr bool is_half_width(DType t) { return t == DType::fp16 || t == DType::bf16; }
 
-// An epilogue that only scales and rounds.
-constexpr bool is_plain(const Operation& o) { return !o.has_c && !o.has_bias && !o.has_residual && o.activation == Activation::none; }
-
 // The reason in words, or null where the configuration is legal. `o` and `c` alone decide it.
 constexpr const char* why_not(const Operation& o, const Configuration& c) {
   if (!is_float(o.a) || !is_float(o.b) || !is_float(o.d)) return "A, B and D must be fp32, fp16 or bf16";
@@ -40,11 +37,10 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   if (c.tile_k % sm90::slab_elements(o) || c.tile_k > 4 * sm90::slab_elements(o)) return "an sm90 tile is 64, 128, 192 or 256 elements deep along K";
   if (c.schedule == Schedule::pingpong && c.tile_m > 128) return "a ping-pong tile has 64 or 128 rows: one warpgroup holds all of it";
   if (sm90::accumulators_per_thread(c) > 160) return "more than 160 accumulators a thread would spill";
-  if (sm90::accumulators_per_thread(c) > 128 && !is_plain(o)) return "more than 128 accumulators a thread would spill in an epilogue with operands or an activation";
   if (c.cluster_m < 1 || c.cluster_n < 1 || c.cluster_m * c.cluster_n > 2) return "sm90 clusters have one or two blocks";
   if (c.tile_m / c.cluster_n % 8 || c.tile_n / c.cluster_m % 8) return "a multicast share of a tile must be a multiple of 8 rows";
   if (c.stages < 2) return "the sm90 ring needs at least two stages";
-  if (sm90::stages_d(o) && c.store_buffers < 1) return "an output stored by TMA needs at least one store buffer";
+  if (c.store_buffers < 1) return "the sm90 family stages D in at least one store buffer";
   if (sm90::consumer_registers(c) < sm90::accumulators_per_thread(c) + 32) return "the register split leaves a consumer fewer than 32 registers beside its accumulators";
   if (sm90::shared_bytes(o, c) > sm90::kSharedMemoryLimit) return "the ring and the store buffers need more than 227 KiB of shared memory";
   return nullptr;

@@ -32,6 +32,9 @@ struct Operation {
   friend constexpr bool operator==(const Operation&, const Operation&) = default;
 };
 
+// An epilogue that only scales and rounds.
+constexpr bool is_plain(const Operation& o) { return !o.has_c && !o.has_bias && !o.has_residual && o.activation == Activation::none; }
+
 // Sizes of one call. Leading dimensions and pointers are arguments, not part of the problem: what matters of
 // them to the choice of a kernel is the alignment class in the Operation.
 struct Problem {

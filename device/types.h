@@ -5,10 +5,12 @@
 #define FORETILE_GPU 1
 #define FORETILE_DEVICE __device__ __forceinline__
 #define FORETILE_UNROLL _Pragma("unroll")
+#define FORETILE_ROLL _Pragma("unroll 1")
 #else
 #define FORETILE_GPU 0
 #define FORETILE_DEVICE inline
 #define FORETILE_UNROLL  // register arrays need compile-time indices on the GPU only
+#define FORETILE_ROLL    // one copy of a long loop body keeps compiling short
 #endif
 
 namespace foretile {

@@ -25,6 +25,9 @@ template <DType T> FORETILE_DEVICE float load_as_float(const MatrixArgument& x, 
   return to_float(load_global(static_cast<const Storage<T>*>(x.data) + offset));
 }
 
+// alpha = 0 keeps NaN and infinity of A and B out.
+FORETILE_DEVICE float scale(float alpha, float accumulator) { return alpha == 0 ? 0 : alpha * accumulator; }
+
 // One output tile's view of the operand table.
 template <Operation O> struct Epilogue {
   const EpilogueArguments& operands;
@@ -42,7 +45,7 @@ template <Operation O> struct Epilogue {
 
   // The element must lie inside the output.
   FORETILE_DEVICE float operator()(float accumulator, i32 row, i32 column) const {
-    float x = alpha == 0 ? 0 : alpha * accumulator;  // alpha 0 keeps NaN of A and B out
+    float x = scale(alpha, accumulator);
     if constexpr (O.has_c) {
       if (beta != 0) x = multiply_add(beta, load_as_float<O.c>(operands.c, offset(operands.c, batch, row, column)), x);
     }

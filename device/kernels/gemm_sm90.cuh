@@ -7,8 +7,9 @@
 //   multiply  consumers keep one wgmma group in flight and free a stage one step after it was issued.
 //             Cooperative: each holds a band of the tile's rows. Ping-pong: each holds every other tile whole, and they
 //             take turns at the tensor cores, so that one's epilogue hides under the other's multiply.
-//   store     each consumer finishes its accumulators, stages them in swizzled chunks of 64 rows and sends them by TMA;
-//             the stores run on under the next tile. Where D breaks TMA's alignment rules it stores from registers.
+//   store     each consumer rounds its accumulators into swizzled chunks of 64 rows and sends them by TMA; the stores run
+//             on under the next tile. Where the epilogue has operands or an activation, or D breaks TMA's alignment
+//             rules, the chunks are fp32 and its threads finish and write them.
 //
 // Barriers (arrive counts in gemm_sm90_facts.h).
 //   full[s]   1 arrival: the producer, expecting the bytes of both tiles, its own and those multicast to it. Completes
@@ -69,7 +70,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
     if (thread_index() == 0) {
       prefetch_tensor_map(args.a);
       prefetch_tensor_map(args.b);
-      if constexpr (sm90::stages_d(O)) prefetch_tensor_map(args.d);
+      if constexpr (sm90::stores_by_tma(O)) prefetch_tensor_map(args.d);
       for (u32 s = 0; s < C.stages; ++s) {
         mbarrier_init(full(s), sm90::full_arrivals());
         mbarrier_init(empty(s), sm90::empty_arrivals(C));
@@ -208,7 +209,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
       iterator.advance();
       if constexpr (kPingpong) iterator.advance(), ring.skip(u32(k_steps));
     }
-    if constexpr (sm90::stages_d(O)) {
+    if constexpr (sm90::stores_by_tma(O)) {
       if (thread_index() % sm90::kWarpgroup == 0) bulk_wait<0>();
     }
   }
@@ -276,86 +277,107 @@ template <Operation O, Configuration C> struct GemmSm90 {
     FORETILE_UNROLL
     for (int i = 0; i < kBands; ++i) {
       const Band band{epilogue, row + i * sm90::kMmaRows, first_column(tile), tile.batch};
-      if constexpr (sm90::stages_d(O)) {
-        store_staged(acc[i], band, consumer, buffer);
+      if constexpr (sm90::stores_by_tma(O)) {
+        store_by_tma(acc[i], band, consumer, buffer);
       } else {
-        store_direct(acc[i], band);
+        store_by_threads(acc[i], band, consumer, buffer);
       }
     }
   }
 
-  FORETILE_DEVICE bool inside(const Band& band, const Element& at) const {
-    return band.row + at.row < args.m && band.column + at.column < args.n;
+  FORETILE_DEVICE SmemAddress staging(u32 consumer, u32 buffer) const {
+    return shared + u32(sm90::d_offset(C)) + (consumer * C.store_buffers + buffer) * sm90::d_chunk_bytes(O, C);
   }
 
-  // Element i of this thread's accumulators through the epilogue; outside D, where its operands end, as it is.
-  FORETILE_DEVICE float finish(const float (&acc)[kAccumulators], int i, const Band& band) const {
-    const Element at = wgmma_accumulator(int(thread_index() % sm90::kWarpgroup), i);
-    if constexpr (O.has_c || O.has_bias || O.has_residual) {
-      if (!inside(band, at)) return acc[i];
-    }
-    return band.epilogue(acc[i], band.row + at.row, band.column + at.column);
-  }
-
-  FORETILE_DEVICE void store_direct(const float (&acc)[kAccumulators], const Band& band) {
+  // The accumulators go through shared memory as fp32, so that one rolled loop, instead of an unrolled copy for every
+  // register, reads the epilogue's operands and writes D, row by row: short to compile, few registers, coalesced.
+  FORETILE_DEVICE void store_by_threads(const float (&acc)[kAccumulators], const Band& band, u32 consumer, u32& buffer) {
+    const u32 barrier_id = 1 + consumer;
     FORETILE_UNROLL
-    for (int i = 0; i < kAccumulators; ++i) {
-      const Element at = wgmma_accumulator(int(thread_index() % sm90::kWarpgroup), i);
-      if (inside(band, at)) band.epilogue.store(finish(acc, i, band), band.row + at.row, band.column + at.column);
+    for (int chunk = 0; chunk < sm90::d_chunks_per_band(O, C); ++chunk) {
+      const SmemAddress staged = staging(consumer, buffer);
+      // With two buffers the barrier of the chunk between says that this one has been read.
+      if constexpr (C.store_buffers == 1) named_barrier_sync(barrier_id, sm90::kWarpgroup);
+      stage_as_float(acc, chunk, staged);
+      named_barrier_sync(barrier_id, sm90::kWarpgroup);
+      finish_chunk(band, band.column + chunk * sm90::d_chunk_columns(O, C), staged);
+      buffer = buffer + 1 == C.store_buffers ? 0 : buffer + 1;
     }
   }
 
-  FORETILE_DEVICE void store_staged(const float (&acc)[kAccumulators], const Band& band, u32 consumer, u32& buffer) {
+  FORETILE_DEVICE void finish_chunk(const Band& band, i32 column, SmemAddress staged) {
+    constexpr Swizzle kSwizzle = sm90::d_swizzle(O, C);
+    constexpr u32 kColumns = sm90::d_chunk_columns(O, C);
+    FORETILE_ROLL
+    for (u32 i = thread_index() % sm90::kWarpgroup * 2; i < sm90::kMmaRows * kColumns; i += sm90::kWarpgroup * 2) {
+      const i32 row = band.row + i32(i / kColumns), first = column + i32(i % kColumns);
+      if (row >= args.m || first >= args.n) continue;
+      const u32 address = staged.value + i / kColumns * span_of(kSwizzle) + i % kColumns * 4;
+      const f32x2 x = load_shared<f32x2>(SmemAddress{swizzle_address(address, kSwizzle)});
+      band.epilogue.store(band.epilogue(x.x, row, first), row, first);
+      if (first + 1 < args.n) band.epilogue.store(band.epilogue(x.y, row, first + 1), row, first + 1);
+    }
+  }
+
+  FORETILE_DEVICE void store_by_tma(const float (&acc)[kAccumulators], const Band& band, u32 consumer, u32& buffer) {
     const bool issuer = thread_index() % sm90::kWarpgroup == 0;
     const u32 barrier_id = 1 + consumer;
     FORETILE_UNROLL
     for (int chunk = 0; chunk < sm90::d_chunks_per_band(O, C); ++chunk) {
-      const SmemAddress staging = shared + u32(sm90::d_offset(C)) + (consumer * C.store_buffers + buffer) * sm90::d_chunk_bytes(O, C);
+      const SmemAddress staged = staging(consumer, buffer);
       if (issuer) bulk_wait_read<C.store_buffers - 1>();  // the store that last used this buffer has read it
       named_barrier_sync(barrier_id, sm90::kWarpgroup);
-      write_chunk(acc, chunk, band, staging);
+      write_chunk(acc, chunk, band, staged);
       fence_proxy_async();
       named_barrier_sync(barrier_id, sm90::kWarpgroup);
       const i32 column = band.column + chunk * sm90::d_chunk_columns(O, C);
       const bool ends_within = column < args.n && column + sm90::d_chunk_columns(O, C) > args.n && args.n * size_of(O.d) % 16 != 0;
-      if (ends_within) copy_chunk(band, column, staging);
+      if (ends_within) copy_chunk(band, column, staged);
       if (issuer) {
-        if (!ends_within && band.row < args.m && column < args.n) tma_store(args.d, {column, band.row, band.batch}, staging);
+        if (!ends_within && band.row < args.m && column < args.n) tma_store(args.d, {column, band.row, band.batch}, staged);
         bulk_commit();
       }
       buffer = buffer + 1 == C.store_buffers ? 0 : buffer + 1;
     }
   }
 
-  // One chunk of 64 rows in the swizzle of its tensor map.
-  FORETILE_DEVICE void write_chunk(const float (&acc)[kAccumulators], int chunk, const Band& band, SmemAddress staging) {
+  static constexpr int kChunk = sm90::d_chunk_columns(O, C) / 2;  // accumulators a thread
+
+  FORETILE_DEVICE void stage_as_float(const float (&acc)[kAccumulators], int chunk, SmemAddress staged, float alpha = 1) {
     constexpr Swizzle kSwizzle = sm90::d_swizzle(O, C);
-    constexpr u32 kSpan = span_of(kSwizzle);
-    constexpr int kChunk = sm90::d_chunk_columns(O, C) / 2;  // accumulators a thread
-    const u32 thread = thread_index() % sm90::kWarpgroup;
+    FORETILE_UNROLL
+    for (int i = 0; i < kChunk; i += 2) {
+      const Element at = wgmma_accumulator(int(thread_index() % sm90::kWarpgroup), i);
+      const u32 address = staged.value + u32(at.row) * span_of(kSwizzle) + u32(at.column) * 4;
+      store_shared(SmemAddress{swizzle_address(address, kSwizzle)}, f32x2{scale(alpha, acc[chunk * kChunk + i]), scale(alpha, acc[chunk * kChunk + i + 1])});
+    }
+  }
+
+  // One chunk of 64 rows in the type of D and the swizzle of its tensor map: a plain epilogue's whole work.
+  FORETILE_DEVICE void write_chunk(const float (&acc)[kAccumulators], int chunk, const Band& band, SmemAddress staged) {
+    const float alpha = band.epilogue.alpha;
     if constexpr (O.d == DType::fp32) {
-      FORETILE_UNROLL
-      for (int i = 0; i < kChunk; i += 2) {
-        const Element at = wgmma_accumulator(int(thread), i);
-        const u32 address = staging.value + u32(at.row) * kSpan + u32(at.column) * 4;
-        store_shared(SmemAddress{swizzle_address(address, kSwizzle)},
-                     f32x2{finish(acc, chunk * kChunk + i, band), finish(acc, chunk * kChunk + i + 1, band)});
-      }
+      stage_as_float(acc, chunk, staged, alpha);
     } else {
+      constexpr Swizzle kSwizzle = sm90::d_swizzle(O, C);
       // Each lane gives the address of one row of one of the four 8x8 matrices: two down, two across.
-      const u32 row = staging.value + (thread / 32 * 16 + thread % 16) * kSpan + thread % 32 / 16 * 16;
+      const u32 thread = thread_index() % sm90::kWarpgroup;
+      const u32 row = staged.value + (thread / 32 * 16 + thread % 16) * span_of(kSwizzle) + thread % 32 / 16 * 16;
       FORETILE_UNROLL
       for (int i = 0; i < kChunk; i += 8) {
         const int first = chunk * kChunk + i;
         store_matrix_x4(SmemAddress{swizzle_address(row + u32(i) * 4, kSwizzle)},
-                        {pair(acc, first, band), pair(acc, first + 2, band), pair(acc, first + 4, band), pair(acc, first + 6, band)});
+                        {pair(acc, first, alpha), pair(acc, first + 2, alpha), pair(acc, first + 4, alpha), pair(acc, first + 6, alpha)});
       }
     }
+  }
+  static FORETILE_DEVICE u32 pair(const float (&acc)[kAccumulators], int i, float alpha) {
+    return pack_pair<Storage<O.d>>(scale(alpha, acc[i]), scale(alpha, acc[i + 1]));
   }
 
   // TMA stores whole units of 16 bytes, past the last column where a row of D ends inside one: such a chunk is copied
   // element by element.
-  FORETILE_DEVICE void copy_chunk(const Band& band, i32 column, SmemAddress staging) {
+  FORETILE_DEVICE void copy_chunk(const Band& band, i32 column, SmemAddress staged) {
     using D = Storage<O.d>;
     constexpr Swizzle kSwizzle = sm90::d_swizzle(O, C);
     constexpr u32 kColumns = sm90::d_chunk_columns(O, C);
@@ -363,14 +385,10 @@ template <Operation O, Configuration C> struct GemmSm90 {
     for (u32 i = thread_index() % sm90::kWarpgroup; i < sm90::kMmaRows * kColumns; i += sm90::kWarpgroup) {
       const i32 r = i32(i / kColumns), c = i32(i % kColumns);
       if (band.row + r >= args.m || column + c >= args.n) continue;
-      const u32 address = staging.value + u32(r) * span_of(kSwizzle) + u32(c) * sizeof(D);
+      const u32 address = staged.value + u32(r) * span_of(kSwizzle) + u32(c) * sizeof(D);
       const D value = load_shared<D>(SmemAddress{swizzle_address(address, kSwizzle)});
       store_global(static_cast<D*>(d.data) + Epilogue<O>::offset(d, band.batch, band.row + r, column + c), value);
     }
-  }
-
-  FORETILE_DEVICE u32 pair(const float (&acc)[kAccumulators], int i, const Band& band) const {
-    return pack_pair<Storage<O.d>>(finish(acc, i, band), finish(acc, i + 1, band));
   }
 };
 

@@ -50,15 +50,16 @@ constexpr int a_stage_bytes(const Configuration& c) { return c.tile_m * c.tile_k
 constexpr int b_stage_bytes(const Configuration& c) { return c.tile_n * c.tile_k * 2; }
 constexpr int stage_bytes(const Configuration& c) { return a_stage_bytes(c) + b_stage_bytes(c); }
 
-// D is staged in chunks of 64 rows by as many columns as fill the widest swizzle span that divides the tile.
-constexpr Swizzle d_swizzle(const Operation& o, const Configuration& c) { return swizzle_for_row(c.tile_n * size_of(o.d)); }
-constexpr int d_chunk_columns(const Operation& o, const Configuration& c) { return span_of(d_swizzle(o, c)) / size_of(o.d); }
+// D leaves by TMA where nothing but scaling and rounding stands between the accumulators and it; else threads write it,
+// out of accumulators staged as fp32.
+constexpr bool stores_by_tma(const Operation& o) { return o.output == Alignment::tma && is_plain(o); }
+constexpr DType staged_type(const Operation& o) { return stores_by_tma(o) ? o.d : DType::fp32; }
+// A chunk is 64 rows by as many columns as fill the widest swizzle span that divides the tile.
+constexpr Swizzle d_swizzle(const Operation& o, const Configuration& c) { return swizzle_for_row(c.tile_n * size_of(staged_type(o))); }
+constexpr int d_chunk_columns(const Operation& o, const Configuration& c) { return span_of(d_swizzle(o, c)) / size_of(staged_type(o)); }
 constexpr int d_chunk_bytes(const Operation& o, const Configuration& c) { return kMmaRows * span_of(d_swizzle(o, c)); }
 constexpr int d_chunks_per_band(const Operation& o, const Configuration& c) { return c.tile_n / d_chunk_columns(o, c); }
-constexpr bool stages_d(const Operation& o) { return o.output == Alignment::tma; }
-constexpr int d_staging_bytes(const Operation& o, const Configuration& c) {
-  return stages_d(o) ? consumer_warpgroups(c) * c.store_buffers * d_chunk_bytes(o, c) : 0;
-}
+constexpr int d_staging_bytes(const Operation& o, const Configuration& c) { return consumer_warpgroups(c) * c.store_buffers * d_chunk_bytes(o, c); }
 
 constexpr int a_offset(const Configuration&) { return 0; }
 constexpr int b_offset(const Configuration& c) { return c.stages * a_stage_bytes(c); }

@@ -192,10 +192,10 @@ class Explanation {
     line("\nEpilogue of one tile, in SM clocks: {}.", number(x_.epilogue));
     line("  Instructions {}, shared memory {}, stores to L2 {}, and {} fixed{}.", number(x_.epilogue_issue), number(x_.epilogue_shared), number(x_.epilogue_store),
          number(x_.epilogue_fixed),
-         c_.family == Family::sm90 && sm90::stages_d(o_)
+         c_.family == Family::sm90 && sm90::stores_by_tma(o_)
              ? fmt::format(" ({} chunks of D, {} each)", sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), cite("sm90.chunk_clocks"))
              : "");
-    if (c_.family == Family::sm90 && !sm90::stages_d(o_)) line("  D breaks TMA's alignment rules, so threads store it from registers, {} clk a warp-wide store.", cite("sm90.direct_store_clocks"));
+    if (c_.family == Family::sm90 && !sm90::stores_by_tma(o_)) line("  D breaks TMA's alignment rules, so threads store it from registers, {} clk a warp-wide store.", cite("sm90.direct_store_clocks"));
     line("  {}", c_.schedule == Schedule::pingpong
                      ? fmt::format("Ping-pong: it runs under the other warpgroup's multiply; {} of it show, a tile.", number(x_.epilogue_exposed))
                      : fmt::format("{} of it show, a tile{}.", number(x_.epilogue_exposed),

@@ -70,7 +70,7 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
   const double tile_d = double(c.tile_m) * c.tile_n * size_of(o.d);
   const double real_d = std::min<double>(c.tile_m, double(p.m)) * std::min<double>(c.tile_n, double(p.n)) * size_of(o.d);
   x.epilogue_issue = values * epilogue_instructions(o) * warps / machine.schedulers;
-  if (sm90::stages_d(o)) {
+  if (sm90::stores_by_tma(o)) {
     x.epilogue_shared = 2 * tile_d / machine.shared_bytes_per_clock;
     const double chunks = double(sm90::bands_per_warpgroup(c)) * sm90::d_chunks_per_band(o, c);
     x.epilogue_fixed = chunks * (k.chunk_clocks + (o.has_c || o.has_residual ? k.operand_clocks : 0));
@@ -98,7 +98,7 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
   x.fill = k.fill_clocks + machine.dram_latency + machine.tma_latency;
   const double tiles = double(x.tiles) * c.cluster_m * c.cluster_n;
   x.flops_executed = tiles * 2.0 * c.tile_m * c.tile_n * double(x.steps) * c.tile_k;
-  x.shared_traffic = tiles * (double(x.steps) * shared_bytes_a_step(o, c, p) + (sm90::stages_d(o) ? 2 * tile_d : 0));
+  x.shared_traffic = tiles * (double(x.steps) * shared_bytes_a_step(o, c, p) + (sm90::stores_by_tma(o) ? 2 * tile_d : 0));
 }
 
 // ---- simt ---------------------------------------------------------------------------------------------------

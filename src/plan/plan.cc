@@ -112,7 +112,7 @@ GemmSm90Arguments sm90_arguments(const Operation& o, const Configuration& c, con
   const Sm90TensorMaps maps = sm90_tensor_maps(o, c, p, x);
   args.a = encode(maps.a);
   args.b = encode(maps.b);
-  if (sm90::stages_d(o)) args.d = encode(maps.d);
+  if (sm90::stores_by_tma(o)) args.d = encode(maps.d);
   args.m = i32(p.m), args.n = i32(p.n), args.k = i32(p.k);
   args.a_box_rows = sm90::a_box_rows(c, p.m);
   args.a_batched = x.a.batch_stride != 0, args.b_batched = x.b.batch_stride != 0;
