@@ -3,7 +3,7 @@ find_package(CLI11 REQUIRED)
 file(GLOB cli_sources CONFIGURE_DEPENDS src/cli/*.cc)
 if(cli_sources)
   foretile_layer(cli foretile_bench foretile_api foretile_emulator foretile_runtime foretile_reference foretile_model
-                 fmt::fmt-header-only CLI11::CLI11 nlohmann_json::nlohmann_json)
+                 foretile_fmt CLI11::CLI11 nlohmann_json::nlohmann_json)
   target_compile_options(foretile_cli PRIVATE $<$<CONFIG:Release>:-O1>)  # nothing in it is hot; halves its build
   target_precompile_headers(foretile_cli PRIVATE <CLI/CLI.hpp> <nlohmann/json.hpp> <fmt/format.h>)  # dear headers, in most of its files
   add_executable(foretile_tool src/cli/main.cc)
@@ -20,6 +20,6 @@ foreach(layer catalogue bench)
         target_link_libraries(foretile_${layer}_tool PRIVATE ${dependency})
       endif()
     endforeach()
-    target_link_libraries(foretile_${layer}_tool PRIVATE fmt::fmt-header-only CLI11::CLI11)
+    target_link_libraries(foretile_${layer}_tool PRIVATE foretile_fmt CLI11::CLI11)
   endif()
 endforeach()

@@ -41,6 +41,8 @@ build_foretile() {
   else
     ninja -C build "$@" >$log 2>&1 &
     local builder=$! shown=0
+    trap "kill $builder 2>/dev/null" EXIT
+    trap 'exit 130' INT TERM
     while kill -0 $builder 2>/dev/null; do
       sleep 0.05
       if (( SECONDS - start >= shown + 15 )); then
@@ -48,6 +50,7 @@ build_foretile() {
         say "building $(tail -c 4000 $log | grep -o '^\[[0-9]*/[0-9]*\]' | tail -1) after $shown s"
       fi
     done
+    trap - EXIT INT TERM
     if ! wait $builder; then
       grep -A 30 -m 1 '^FAILED' $log >&2 || tail -20 $log >&2
       say "the build failed (whole log: $log)"
