@@ -185,7 +185,7 @@ TEST(GoldenEmulator, TmaLoadsCompleteWithTheFullBox) {
     // chip either was seen. A kernel that does so is wrong; the emulator says so whenever its barrier stays open.
     ++checked;
   }
-  EXPECT_EQ(checked, 28);
+  EXPECT_EQ(checked, 32);
 }
 
 TEST(GoldenEmulator, TmaStores) {
@@ -226,7 +226,7 @@ TEST(GoldenEmulator, TmaStores) {
     EXPECT_EQ(written, r.as<u16>()) << golden::describe(r);
     ++checked;
   }
-  EXPECT_EQ(checked, 12);
+  EXPECT_EQ(checked, 16);
 }
 
 TEST(GoldenEmulator, MatrixMoves) {

@@ -399,7 +399,7 @@ TEST_F(Arguments, B20_StridedViewsAreHonoured) {
   ASSERT_TRUE(is_sm90(l));
   EXPECT_EQ(map_of(l.sm90.a).stride[0], 2u * 512 * 2);
   EXPECT_EQ(map_of(l.sm90.b).stride[0], 3u * 512 * 2);
-  EXPECT_EQ(map_of(l.sm90.d).stride[0], 4u * 256 * 2);
+  EXPECT_EQ(l.sm90.epilogue.d.ld, 4 * 256);
   EXPECT_EQ(l.sm90.epilogue.c.ld, 5 * 256);
   EXPECT_EQ(l.sm90.epilogue.residual.ld, 6 * 256);
   EXPECT_THAT(l.image, HasSubstr(".c = DType::fp32, .bias = DType::bf16, .residual = DType::fp16"));
