@@ -183,7 +183,7 @@ int demo_in_emulator(const Options& options, const std::string& no_gpu) {
   for (const Row& row : rows)
     if (!row.check.passed()) fmt::print("{}.{} at {} tokens, {}: {}\n", row.model->id, row.layer->name, row.problem.m, text_of(row.configuration), styled(row.check.failure(), Style::bad));
   fmt::print("check: {}, so the kernel's own source ran in the CPU emulator, in the configuration\n"
-             "chosen, on each problem cut to what takes about a second (\"checked at\"), against an fp64 reference.\n"
+             "chosen, on each problem cut to what takes it a second or less (\"checked at\"), against an fp64 reference.\n"
              "Every value had to be exact; a race, a missing wait or a bad address would have failed too.\n", no_gpu);
   fmt::print("{} forecasts, {} of {} checks passed, {:.0f} s\n", rows.size(), rows.size() - size_t(failed), rows.size(), seconds);
   return failed ? kCheckFailed : kOk;

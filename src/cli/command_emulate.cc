@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <future>
 #include <memory>
 #include <thread>
@@ -21,7 +23,8 @@ struct Options {
   MachineOptions machine;
   ConfigurationOption configuration;
   std::string async = "lazy", scheduling = "round_robin", seed = "1", values = "integers";
-  bool no_races = false, force = false;
+  std::vector<std::string> mutate;
+  bool no_races = false, force = false, trace = false, calls = false;
   Output output;
 };
 
@@ -36,6 +39,44 @@ template <class Value> Value one_of(const std::string& option, const std::string
   throw BadInput(fmt::format("{} is \"{}\"; allowed: {}", option, text, names));
 }
 
+// "gemm_sm90.cuh:123:drop": the synchronising call of that line does nothing, or counts one more or less.
+emulator::Mutation mutation_from(const std::string& text) {
+  const std::string error = fmt::format("--mutate is \"{}\"; allowed: FILE:LINE:KIND with KIND drop, more or less, such as gemm_sm90.cuh:123:drop (--calls lists the lines)", text);
+  const size_t last = text.rfind(':'), middle = last == std::string::npos || last == 0 ? std::string::npos : text.rfind(':', last - 1);
+  if (middle == std::string::npos || middle == 0) throw BadInput(error);
+  emulator::Mutation m;
+  m.file = text.substr(0, middle);
+  const std::string line = text.substr(middle + 1, last - middle - 1), kind = text.substr(last + 1);
+  const auto [end, code] = std::from_chars(line.data(), line.data() + line.size(), m.line);
+  if (code != std::errc() || end != line.data() + line.size() || m.line < 1) throw BadInput(error);
+  if (kind == "drop") m.kind = emulator::Mutation::Kind::drop;
+  else if (kind == "more") m.kind = emulator::Mutation::Kind::more;
+  else if (kind == "less") m.kind = emulator::Mutation::Kind::less;
+  else throw BadInput(error);
+  return m;
+}
+
+std::string place_of(const Site& site) {
+  if (!site.file) return "";
+  const std::string_view file = site.file;
+  return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), site.line);  // npos + 1 is 0
+}
+
+void print_accesses(const emulator::Report& report) {
+  Table table;
+  table.column("access").column("at").column("bytes", Align::right).column("requests", Align::right).column("wavefronts", Align::right).column("conflicts", Align::right).column("sectors", Align::right).column("ideal", Align::right).column("mergeable", Align::right, true);
+  for (const emulator::AccessSite& a : report.accesses)
+    table.row({a.call, place_of(a.site), std::to_string(a.bytes), std::to_string(a.requests), a.wavefronts ? std::to_string(a.wavefronts) : "", a.wavefronts ? std::to_string(a.bank_conflicts()) : "", a.sectors ? std::to_string(a.sectors) : "", a.sectors ? std::to_string(a.ideal_sectors) : "", a.mergeable ? std::to_string(a.mergeable) : ""});
+  fmt::print("\n{}", table.text());
+}
+
+void print_calls(const emulator::Report& report) {
+  Table table;
+  table.column("synchronising call").column("at").column("executions", Align::right);
+  for (const emulator::CallSite& c : report.calls) table.row({c.call, place_of(c.site), std::to_string(c.executions)});
+  fmt::print("\n{}", table.text());
+}
+
 int emulate_command(const Options& options) {
   const Problem p = options.product.problem();
   const Operation o = options.product.operation();
@@ -47,6 +88,8 @@ int emulate_command(const Options& options) {
   how.scheduling = one_of<emulator::Scheduling>("--scheduling", options.scheduling, {{"round_robin", emulator::Scheduling::round_robin}, {"random", emulator::Scheduling::random}, {"priority", emulator::Scheduling::priority}});
   how.seed = u64(whole_number("--seed", options.seed, 0, 0x7fffffffffffffff));
   how.races = !options.no_races;
+  how.trace = options.trace;
+  for (const std::string& text : options.mutate) how.mutations.push_back(mutation_from(text));
   reference::GemmDataOptions data;
   data.values = one_of<reference::Values>("--values", options.values, {{"integers", reference::Values::integers}, {"normal", reference::Values::normal}});
   data.seed = how.seed;
@@ -65,12 +108,23 @@ int emulate_command(const Options& options) {
       progress.done(ticks / 10, fmt::format(" s of about {:.0f}", std::max(1.0, expected)));
   }
   const EmulatedCheck check = work.get();
+  // A mutation that met no call would look like a kernel that does not need it.
+  for (const emulator::Mutation& m : how.mutations) {
+    const bool met = std::any_of(check.report.calls.begin(), check.report.calls.end(), [&](const emulator::CallSite& c) { return c.site.line == m.line && std::string_view(c.site.file).ends_with(m.file); });
+    if (!met) throw BadInput(fmt::format("--mutate {}:{}: no synchronising call of this run stands there; --calls lists them", m.file, m.line));
+  }
 
   if (options.output.json) {
     auto json = envelope("emulate");
     json["product"] = json_of(o, p);
     json["async"] = options.async, json["scheduling"] = options.scheduling, json["seed"] = how.seed;
+    json["mutations"] = options.mutate;
     json["check"] = json_of(check);
+    json["calls"] = nlohmann::ordered_json::array();
+    for (const auto& c : check.report.calls) json["calls"].push_back({{"call", c.call}, {"at", place_of(c.site)}, {"executions", c.executions}});
+    json["accesses"] = nlohmann::ordered_json::array();
+    for (const auto& a : check.report.accesses)
+      json["accesses"].push_back({{"call", a.call}, {"at", place_of(a.site)}, {"bytes", a.bytes}, {"requests", a.requests}, {"lanes", a.lanes}, {"wavefronts", a.wavefronts}, {"ideal_wavefronts", a.ideal_wavefronts}, {"sectors", a.sectors}, {"ideal_sectors", a.ideal_sectors}, {"mergeable", a.mergeable}});
     print_json(json);
     return check.passed() ? kOk : kCheckFailed;
   }
@@ -80,14 +134,15 @@ int emulate_command(const Options& options) {
   line("memory", check.damage.empty() ? "nothing written outside D" : check.damage, check.damage.empty());
   line("findings", check.report.clean() ? (how.races ? "none: no race, missing wait, deadlock or bad address in this schedule" : "none (races were not looked for)") : fmt::format("{}", check.report.findings.size()), check.report.clean());
   for (const auto& f : check.report.findings) {
-    const std::string at = f.site.file ? fmt::format("{}:{}", f.site.file, f.site.line) : "";
-    fmt::print("  {} {}{}\n    {}\n", styled(f.kind, Style::bold), at, f.count > 1 ? fmt::format(" ({} times)", f.count) : "", f.text);
+    fmt::print("  {} {}{}\n    {}\n", styled(f.kind, Style::bold), place_of(f.site), f.count > 1 ? fmt::format(" ({} times)", f.count) : "", f.text);
   }
   const auto& n = check.report.counters;
   if (n.tma_loads || n.wgmmas) {
     fmt::print("{:<10}{} TMA boxes loaded ({}), {} warpgroup multiplies, {} boxes stored ({})\n", "trace", n.tma_loads, bytes_text(double(n.tma_load_bytes)), n.wgmmas, n.tma_stores, bytes_text(double(n.tma_store_bytes)));
   }
   fmt::print("{:<10}{}, {} switches between threads\n", "took", time_text(check.seconds), count_text(double(n.switches)));
+  if (options.trace) print_accesses(check.report);
+  if (options.calls) print_calls(check.report);
   return check.passed() ? kOk : kCheckFailed;
 }
 
@@ -104,6 +159,9 @@ void add_emulate(CLI::App& app, Action& action) {
   command->add_option("--seed", options->seed, "of the data and of random schedules [1]")->group("Emulator")->type_name("N");
   command->add_option("--values", options->values, "integers (the result must be exact) or normal [integers]")->group("Emulator")->type_name("NAME");
   command->add_flag("--no-races", options->no_races, "faster: values, bounds and deadlocks only")->group("Emulator");
+  command->add_flag("--trace", options->trace, "count requests, bank conflicts and sectors by call")->group("Emulator");
+  command->add_flag("--calls", options->calls, "list the synchronising calls, for --mutate")->group("Emulator");
+  command->add_option("--mutate", options->mutate, "break one: FILE:LINE:KIND, KIND drop, more or less")->group("Emulator")->type_name("CALL");
   command->add_flag("--force", options->force, "run even if it takes long")->group("Emulator");
   options->output.add_to(*command);
   command->footer(R"(The kernel is the source that runs on the GPU. Everything it reads or writes is checked: values against an fp64
@@ -113,6 +171,8 @@ Examples:
   foretile emulate --m 100 --n 200 --k 320                                            what the model would choose
   foretile emulate --m 130 --n 256 --k 512 --config sm90:128x128x64:s6:pingpong:b2    one configuration
   foretile emulate --m 64 --n 64 --k 256 --async random --scheduling random --seed 7  another schedule
+  foretile emulate --m 64 --n 64 --k 256 --trace --calls                               bank conflicts, sectors, barriers
+  foretile emulate --m 64 --n 64 --k 256 --mutate gemm_sm90.cuh:LINE:drop              what that barrier is for
 Exit code 1 when the result is wrong or anything was found.)");
   command->callback([options, &action] { action = [options] { return emulate_command(*options); }; });
 }

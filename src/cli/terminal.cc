@@ -107,6 +107,7 @@ std::string Table::text(int width) const {
       if (columns_[i].align == Align::right) out += pad + shown;
       else out += shown + (i == last_kept ? "" : pad);
     }
+    while (!out.empty() && out.back() == ' ') out.pop_back();
     out += '\n';
   };
   std::vector<Cell> headings;

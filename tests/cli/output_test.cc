@@ -137,6 +137,29 @@ TEST(Emulate, EpilogueAndSlowPath) {
   EXPECT_NE(o.out.find("nothing written outside D"), std::string::npos);
 }
 
+// A kernel broken on purpose must be reported, and end with exit code 1: every kind of call that orders memory.
+TEST(Emulate, ABrokenKernelFails) {
+  const std::string product = "emulate --m 64 --n 128 --k 512 --config sm90:64x64x128:s2:coop:b1 --sms 2 ";
+  const auto calls = foretile(product + "--json").json().at("calls");
+  for (const std::string call : {"mbarrier_wait", "fence_proxy_async", "wgmma_wait", "mbarrier_arrive_expect", "named_barrier_sync"}) {
+    std::string at;
+    for (const auto& c : calls)
+      if (c.at("call") == call) at = c.at("at");
+    ASSERT_NE(at, "") << call;
+    const Outcome o = foretile(product + "--mutate " + at + ":drop");
+    EXPECT_EQ(o.code, 1) << call << "\n" << o.out << o.error;
+    const auto check = foretile(product + "--json --mutate " + at + ":drop").json().at("check");
+    EXPECT_FALSE(check.at("passed").get<bool>());
+    EXPECT_GT(check.at("findings").size(), 0u) << call;
+  }
+}
+
+TEST(Emulate, TraceCountsAccesses) {
+  const auto json = foretile("emulate --json --trace --m 64 --n 64 --k 128").json();
+  ASSERT_FALSE(json.at("accesses").empty());
+  for (const auto& a : json.at("accesses")) EXPECT_GT(a.at("requests").get<int>(), 0) << a.dump();
+}
+
 TEST(Emulate, EmptyProducts) {
   EXPECT_EQ(foretile("emulate --m 0 --n 17 --k 29").code, 0);
   EXPECT_EQ(foretile("emulate --m 5 --n 17 --k 0").code, 0);
