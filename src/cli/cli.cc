@@ -4,6 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
 
 #include "cli/options.h"
 
@@ -85,7 +89,10 @@ int run(const std::vector<std::string>& arguments) {
       fmt::print("{}", help_of(app, ""));
       return kOk;
     }
-    return action();
+    const int code = action();
+    // What is still in the buffer would be lost without a word at exit, on a full disk say.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw NotPossible(fmt::format("standard output cannot be written: {}", std::strerror(errno)));
+    return code;
   } catch (const CLI::ParseError& e) {
     const CLI::App* at = &app;
     for (const CLI::App* sub : app.get_subcommands()) at = sub, command += " " + sub->get_name();
@@ -103,6 +110,9 @@ int run(const std::vector<std::string>& arguments) {
     fmt::print(stderr, "{}: {}.{}\n{} --help lists what is allowed.\n", command, e.what(), hint, command);
     return kBadInput;
   } catch (const BadInput& e) {
+    fmt::print(stderr, "{}: {}\n", command, e.what());
+    return kBadInput;
+  } catch (const std::invalid_argument& e) {  // of a layer below: such as a product of too many tiles
     fmt::print(stderr, "{}: {}\n", command, e.what());
     return kBadInput;
   } catch (const NotPossible& e) {

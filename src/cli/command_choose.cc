@@ -23,7 +23,7 @@ int choose_command(const Options& options) {
   const Problem p = options.product.problem();
   const Operation o = options.product.operation();
   const Machine machine = options.machine.load();
-  const Conditions conditions = options.machine.conditions();
+  const Conditions conditions = options.machine.conditions(machine.sms);
   const Choice choice = choose(machine, o, p, conditions);
 
   if (options.output.json) {

@@ -116,25 +116,25 @@ int demo_on_gpu(const Options& options) {
     return passed ? kOk : kCheckFailed;
   }
   const bool compared = !report.cublaslt.empty();
-  fmt::print("Layers of real models on {}, driver {}: D[m,n] = A[m,k] x W[n,k]^T\n", report.gpu, report.driver);
+  fmt::print("{}", wrapped(fmt::format("Layers of real models on {}, driver {}: D[m,n] = A[m,k] x W[n,k]^T", report.gpu, report.driver)));
   Table table;
   table.column("layer").column("m", Align::right).column("n", Align::right).column("k", Align::right).column("dtype", Align::left, true).column("configuration");
   table.column("forecast", Align::right).column("measured", Align::right).column("bound by", Align::left, true);
   if (compared) table.column("of cuBLASLt", Align::right);
-  table.column("check");
+  table.column("ok");
   by_model(file, table, report.rows, [&](const Layer& layer, const bench::BenchRow& r) {
     std::vector<Table::Cell> cells = {layer.name, std::to_string(r.shape.m), std::to_string(r.shape.n), std::to_string(r.shape.k), std::string(name_of(b.in)), r.configuration,
                                       r.forecast_microseconds > 0 ? time_text(r.forecast_microseconds * 1e-6) : "-", {time_text(r.microseconds * 1e-6), Style::bold}, r.forecast_bound};
     if (compared) cells.emplace_back(r.ratio.median > 0 ? fmt::format("{:.2f}", r.ratio.median) : "-");
-    cells.push_back(r.verified == "ok" ? Table::Cell("ok", Style::good) : Table::Cell("FAILED", Style::bad));
+    cells.push_back(r.verified == "ok" ? Table::Cell("yes", Style::good) : Table::Cell("NO", Style::bad));
     table.row(std::move(cells));
   });
   fmt::print("{}\n", table.text());
   for (const bench::BenchRow& r : report.rows)
     if (r.verified != "ok") fmt::print("{} at {} tokens, {}: {}\n", r.shape.name, r.shape.m, r.configuration, styled(r.verified, Style::bad));
-  if (compared) fmt::print("of cuBLASLt: the time of its best candidate over ours, above 1 is faster; geometric mean {:.3f}, worst {:.3f} (cuBLASLt {})\n", report.geometric_mean(), report.worst(), report.cublaslt);
-  else fmt::print("no ratio to cuBLASLt: {}\n", report.cublaslt_missing);
-  fmt::print("check: D against an fp64 reference on sampled rows{}.\n", compared ? ", and every element against cuBLASLt's" : "");
+  if (compared) fmt::print("{}", wrapped(fmt::format("of cuBLASLt: the time of its best candidate over ours, above 1 is faster; geometric mean {:.3f}, worst {:.3f} (cuBLASLt {})", report.geometric_mean(), report.worst(), report.cublaslt)));
+  else fmt::print("{}", wrapped("no ratio to cuBLASLt: " + report.cublaslt_missing));
+  fmt::print("{}", wrapped(fmt::format("ok: D agrees with an fp64 reference on sampled rows{}.", compared ? ", and in every element with cuBLASLt's" : "")));
   fmt::print("{} layers measured, {} of {} checks passed, {:.0f} s\n", report.rows.size(), report.rows.size() - failed, report.rows.size(), seconds);
   return passed ? kOk : kCheckFailed;
 }
@@ -142,7 +142,7 @@ int demo_on_gpu(const Options& options) {
 int demo_in_emulator(const Options& options, const std::string& no_gpu) {
   const auto start = std::chrono::steady_clock::now();
   const Machine machine = options.machine.load();
-  const Conditions conditions = options.machine.conditions();
+  const Conditions conditions = options.machine.conditions(machine.sms);
   const ModelFile file = load_models();
   std::vector<Row> rows = forecasts(file, machine, conditions);
   emulate_rows(rows);
@@ -169,22 +169,21 @@ int demo_in_emulator(const Options& options, const std::string& no_gpu) {
     return failed ? kCheckFailed : kOk;
   }
 
-  fmt::print("Layers of real models on {}, {}: D[m,n] = A[m,k] x W[n,k]^T\n", machine.full_name, regime_text(conditions));
+  fmt::print("{}", wrapped(fmt::format("Layers of real models on {}, {}: D[m,n] = A[m,k] x W[n,k]^T", machine.full_name, regime_text(conditions))));
   Table table;
   table.column("layer").column("m", Align::right).column("n", Align::right).column("k", Align::right).column("dtype", Align::left, true).column("configuration");
-  table.column("forecast", Align::right).column("bound by").column("check").column("checked at", Align::left, true);
+  table.column("forecast", Align::right).column("bound by").column("ok").column("checked at", Align::left, true);
   by_model(file, table, rows, [&](const Layer&, const Row& row) {
     const Problem& p = row.problem;
     const Problem& q = row.check.problem;
     table.row({row.layer->name, std::to_string(p.m), std::to_string(p.n), std::to_string(p.k), std::string(name_of(row.operation.a)), text_of(row.configuration), time_text(row.forecast.seconds), name_of(row.forecast.bound),
-               row.check.passed() ? Table::Cell("ok", Style::good) : Table::Cell("FAILED", Style::bad), fmt::format("{}x{}x{}", q.m, q.n, q.k)});
+               row.check.passed() ? Table::Cell("yes", Style::good) : Table::Cell("NO", Style::bad), fmt::format("{}x{}x{}", q.m, q.n, q.k)});
   });
   fmt::print("{}\n", table.text());
   for (const Row& row : rows)
     if (!row.check.passed()) fmt::print("{}.{} at {} tokens, {}: {}\n", row.model->id, row.layer->name, row.problem.m, text_of(row.configuration), styled(row.check.failure(), Style::bad));
-  fmt::print("check: {}, so the kernel's own source ran in the CPU emulator, in the configuration\n"
-             "chosen, on each problem cut to what takes it a second or less (\"checked at\"), against an fp64 reference.\n"
-             "Every value had to be exact; a race, a missing wait or a bad address would have failed too.\n", no_gpu);
+  fmt::print("{}", wrapped(fmt::format("ok: {}, so the kernel's own source ran in the CPU emulator, in the configuration chosen, on each problem cut to what takes it a second or less "
+                                       "(\"checked at\"), against an fp64 reference. Every value had to be exact; a race, a missing wait or a bad address would have failed too.", no_gpu)));
   fmt::print("{} forecasts, {} of {} checks passed, {:.0f} s\n", rows.size(), rows.size() - size_t(failed), rows.size(), seconds);
   return failed ? kCheckFailed : kOk;
 }

@@ -82,7 +82,7 @@ int emulate_command(const Options& options) {
   const Operation o = options.product.operation();
   const Machine machine = options.machine.load();
   const auto given = options.configuration.parse(machine, o, p);
-  const Configuration c = given ? *given : pick(machine, o, p, options.machine.conditions());
+  const Configuration c = given ? *given : pick(machine, o, p, options.machine.conditions(machine.sms));
   emulator::Options how;
   how.async = one_of<emulator::Async>("--async", options.async, {{"eager", emulator::Async::eager}, {"lazy", emulator::Async::lazy}, {"random", emulator::Async::random}});
   how.scheduling = one_of<emulator::Scheduling>("--scheduling", options.scheduling, {{"round_robin", emulator::Scheduling::round_robin}, {"random", emulator::Scheduling::random}, {"priority", emulator::Scheduling::priority}});
@@ -128,7 +128,7 @@ int emulate_command(const Options& options) {
     print_json(json);
     return check.passed() ? kOk : kCheckFailed;
   }
-  fmt::print("{}, {}\n{}{} on {} emulated SMs, {} completion, {} scheduling, seed {}\n\n", shape_text(p), operation_line(check.operation), text_of(c), given ? "" : fmt::format(" (the model's choice for {})", machine.name), sms, options.async, options.scheduling, how.seed);
+  fmt::print("{}, {}\n{}\n", shape_text(p), operation_line(check.operation), wrapped(fmt::format("{}{} on {} emulated SMs, {} completion, {} scheduling, seed {}", text_of(c), given ? "" : fmt::format(" (the model's choice for {})", machine.name), sms, options.async, options.scheduling, how.seed)));
   const auto line = [](const char* what, const std::string& text, bool good) { fmt::print("{:<10}{}\n", what, styled(text, good ? Style::good : Style::bad)); };
   line("result", check.result.text(), check.result.passed());
   line("memory", check.damage.empty() ? "nothing written outside D" : check.damage, check.damage.empty());

@@ -25,7 +25,7 @@ int explain_command(const Options& options) {
   const Problem p = options.product.problem();
   const Operation o = options.product.operation();
   const Machine machine = options.machine.load();
-  const Conditions conditions = options.machine.conditions();
+  const Conditions conditions = options.machine.conditions(machine.sms);
   const auto given = options.configuration.parse(machine, o, p);
   const Configuration c = given ? *given : pick(machine, o, p, conditions);
   if (options.output.json) {

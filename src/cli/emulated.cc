@@ -60,7 +60,7 @@ EmulatedCheck emulate_and_check(const Operation& o, const Configuration& c, cons
 }
 
 double emulated_work(const Configuration& c, const Problem& p) {
-  return double(round_up(p.m, i64(c.tile_m) * c.cluster_m)) * double(round_up(p.n, i64(c.tile_n) * c.cluster_n)) * double(round_up(p.k, c.tile_k)) * double(p.batch);
+  return double(round_up(p.m, i64(c.tile_m) * c.cluster_m)) * double(round_up(p.n, i64(c.tile_n) * c.cluster_n)) * double(round_up(std::max<i64>(p.k, 1), c.tile_k)) * double(p.batch);
 }
 
 double expected_seconds(const Configuration& c, const Problem& p) { return kStart + emulated_work(c, p) / work_per_second(c); }

@@ -113,7 +113,7 @@ Machine MachineOptions::load() const {
   }
 }
 
-Conditions MachineOptions::conditions() const {
+Conditions MachineOptions::conditions(i64 most_sms) const {
   Conditions c;
   if (regime == "burst") {
     c.regime = Regime::burst;
@@ -128,7 +128,7 @@ Conditions MachineOptions::conditions() const {
       throw BadInput(fmt::format("--regime is \"{}\"; allowed: sustained, burst, or a clock from 100MHz to 10000MHz such as 1500MHz", regime));
     c.regime = Regime::fixed_clock;
   }
-  if (!sms.empty()) c.sm_budget = int(whole_number("--sms", sms, 1, 100000));
+  if (!sms.empty()) c.sm_budget = int(whole_number("--sms", sms, 1, most_sms));
   return c;
 }
 

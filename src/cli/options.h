@@ -56,7 +56,7 @@ struct MachineOptions {
 
   void add_to(CLI::App& app);
   Machine load() const;
-  Conditions conditions() const;
+  Conditions conditions(i64 most_sms = 100000) const;
 };
 
 struct ConfigurationOption {

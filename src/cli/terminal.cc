@@ -58,6 +58,20 @@ std::string bytes_text(double bytes) {
 
 std::string count_text(double number) { return number < 1e6 ? fmt::format("{:.6g}", number) : fmt::format("{:.3g}", number); }
 
+std::string wrapped(std::string_view text, int width) {
+  const std::size_t limit = std::size_t(std::min(width, 110));
+  std::string out, line;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    if (!line.empty() && line.size() + 1 + word.size() > limit) out += line + '\n', line.clear();
+    if (!line.empty()) line += ' ';
+    line += word;
+    at = end + 1;
+  }
+  return out + line + '\n';
+}
+
 Table& Table::column(std::string heading, Align align, bool optional) {
   columns_.push_back({std::move(heading), align, optional});
   return *this;

@@ -22,6 +22,9 @@ std::string time_text(double seconds);
 std::string bytes_text(double bytes);    // "33.6 MB", decimal
 std::string count_text(double number);   // "650", "1.23e+06"
 
+// Broken between words to fit the terminal, at most 110 columns; ends with a newline. For prose.
+std::string wrapped(std::string_view text, int width = terminal_width());
+
 enum class Align { left, right };
 
 class Table {

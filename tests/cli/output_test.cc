@@ -190,6 +190,29 @@ TEST(Cache, ListsAnEmptyAndADamagedFolder) {
   (void)std::system(("rm -rf " + folder).c_str());
 }
 
+TEST(Demo, EveryLayerIsForecastAndChecked) {
+  const Outcome o = foretile("demo --json");
+  ASSERT_EQ(o.code, 0) << o.error;
+  const auto json = o.json();
+  expect_envelope(json, "demo");
+  EXPECT_EQ(json.at("on"), "emulator");
+  ASSERT_EQ(json.at("rows").size(), 14u * 3);
+  for (const auto& row : json.at("rows")) {
+    const auto& check = row.at("check");
+    EXPECT_TRUE(check.at("passed").get<bool>()) << row.dump();
+    EXPECT_EQ(check.at("result").at("exact"), check.at("result").at("elements"));
+    EXPECT_EQ(check.at("configuration"), row.at("configuration"));  // the one chosen for the whole layer
+    EXPECT_GT(row.at("forecast").at("seconds").get<double>(), 1e-6);
+    EXPECT_LT(check.at("k").get<int>(), 4000);
+  }
+}
+
+TEST(Demo, FitsANarrowTerminal) {
+  const Outcome o = foretile("demo", "COLUMNS=80");
+  ASSERT_EQ(o.code, 0) << o.error;
+  for (const std::string& line : lines_of(o.out)) EXPECT_LE(width_of(line), 80u) << line;
+}
+
 TEST(Table, FitsTheWidthAndHasNoColourInAPipe) {
   for (const int width : {80, 120}) {
     const Outcome o = foretile("choose " + kProduct, "COLUMNS=" + std::to_string(width));
