@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,14 +87,18 @@ void add_headers(Hash& hash, const fs::path& include) {
 
 fs::path cache_directory() {
   fs::path root = environment("XDG_CACHE_HOME");
-  if (root.empty()) root = environment("HOME").empty() ? fs::temp_directory_path() : fs::path(environment("HOME")) / ".cache";
+  if (root.empty() && !environment("HOME").empty()) root = fs::path(environment("HOME")) / ".cache";
   fs::path folder = root / "foretile" / "emulator";
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error || access(folder.c_str(), W_OK) != 0) {  // a read-only home: this process's own folder
-    folder = fs::temp_directory_path() / fmt::format("foretile-emulator-{}", getuid());
-    fs::create_directories(folder, error);
-    if (error) throw std::runtime_error("no folder to compile in: " + error.message());
+  if (!root.empty()) fs::create_directories(folder, error);
+  if (root.empty() || error || access(folder.c_str(), W_OK) != 0) {  // no home, or a read-only one: a folder of this user's own
+    folder = fs::temp_directory_path(error) / fmt::format("foretile-emulator-{}", getuid());
+    if (error) throw std::runtime_error("no folder to compile in: set XDG_CACHE_HOME, HOME or TMPDIR");
+    // What lies there is run, and anyone may write to the folder above: it must be a folder that only this user can write to.
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw std::runtime_error(fmt::format("no folder to compile in: {}: {}", folder.string(), std::strerror(errno)));
+    struct stat s;
+    if (lstat(folder.c_str(), &s) != 0 || !S_ISDIR(s.st_mode) || s.st_uid != getuid() || (s.st_mode & 022))
+      throw std::runtime_error(fmt::format("no folder to compile in: {} is not a folder that this user alone can write to", folder.string()));
   }
   return folder;
 }
@@ -115,6 +120,24 @@ int run_program(const std::vector<std::string>& words, const fs::path& log) {
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+// Behind the library, where the loader does not look, stands a checksum of what is before it: loading half a file, as a full
+// disk or a lost machine leaves it, can end the process.
+std::string checksum_of(const std::string& bytes) {
+  Hash hash;
+  hash.add(bytes);
+  return fmt::format("foretile{:016x}", hash.value);
+}
+void seal(const fs::path& library) {
+  const std::string sum = checksum_of(read_file(library));
+  std::ofstream out(library, std::ios::binary | std::ios::app);
+  if (!(out << sum << std::flush)) throw std::runtime_error(fmt::format("{} cannot be written", library.string()));
+}
+bool is_sealed(const fs::path& library) {
+  constexpr std::size_t length = 24;  // of checksum_of()
+  const std::string bytes = read_file(library);
+  return bytes.size() > length && checksum_of(bytes.substr(0, bytes.size() - length)) == bytes.substr(bytes.size() - length);
 }
 
 KernelBody load(const fs::path& library) {
@@ -158,21 +181,24 @@ KernelBody compile_kernel(const Operation& operation, const Configuration& confi
   for (const std::string& word : command) hash.add(word);
   add_headers(hash, include);
   const fs::path library = folder / fmt::format("{:016x}.so", hash.value);
-  if (!fs::exists(library)) {
+  if (!is_sealed(library)) {
     // Under a name of this process, then renamed: another that compiles the same never sees half a file.
     const fs::path stem = folder / fmt::format("{:016x}.{}", hash.value, getpid());
     const fs::path text = stem.string() + ".cc", log = stem.string() + ".log", made = stem.string() + ".so";
+    struct Remove {
+      std::vector<fs::path> files;
+      ~Remove() {
+        std::error_code ignored;
+        for (const fs::path& f : files) fs::remove(f, ignored);
+      }
+    } const remove{{text, log, made}};
     std::ofstream(text) << source;
     command.insert(command.end(), {text.string(), "-o", made.string()});
     const int code = run_program(command, log);
-    std::error_code ignored;
-    if (code != 0) {
-      const std::string message = read_file(log);
-      for (const fs::path& f : {text, log, made}) fs::remove(f, ignored);
-      throw std::runtime_error(fmt::format("{} could not compile the kernel (exit code {}): {}", compiler, code, message.substr(0, 2000)));
-    }
+    if (code != 0) throw std::runtime_error(fmt::format("{} could not compile the kernel (exit code {}): {}", compiler, code, read_file(log).substr(0, 2000)));
+    if (!fs::exists(made)) throw std::runtime_error(fmt::format("{} ended well but made no file", compiler));
+    seal(made);
     fs::rename(made, library);
-    for (const fs::path& f : {text, log}) fs::remove(f, ignored);
   }
   const KernelBody body = load(library);
   loaded.emplace(source, body);

@@ -1,4 +1,8 @@
 // The machine around the kernels: repeatability, host threads, exceptions, limits, kernels compiled on demand.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -149,6 +153,48 @@ TEST_F(OnDemand, AConfigurationOutsideOfTheCatalogueRuns) {
   d.a.pointer_offset = d.d.pointer_offset = 1;
   EXPECT_EQ(run_product(o, c, {.m = 21, .n = 70, .k = 13}, d, {}).failure(), "");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache_ / "foretile" / "emulator"), std::filesystem::directory_iterator{}), 1);
+}
+
+TEST_F(OnDemand, ADamagedFileIsCompiledAnew) {
+  const Operation o = catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32));
+  const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 96, .tile_k = 8, .thread_m = 4, .thread_n = 4};
+  // Each in a process of its own, which has nothing loaded yet.
+  const auto compiles = [&] {
+    const pid_t child = fork();
+    if (child == 0) _exit(compile_kernel(o, c) ? 0 : 1);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status == 0;
+  };
+  ASSERT_TRUE(compiles());
+  const std::filesystem::path file = std::filesystem::directory_iterator(cache_ / "foretile" / "emulator")->path();
+  const auto whole = std::filesystem::file_size(file);
+  for (const auto size : {whole - 1, whole / 2, std::uintmax_t(5000), std::uintmax_t(0)}) {
+    std::filesystem::resize_file(file, size);
+    EXPECT_TRUE(compiles()) << size << " of " << whole << " bytes";
+    EXPECT_EQ(std::filesystem::file_size(file), whole) << size;
+  }
+}
+
+TEST_F(OnDemand, WithoutAHomeTheFolderMustBeThisUsersAlone) {
+  const Operation o = catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32));
+  const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 128, .tile_k = 8, .thread_m = 4, .thread_n = 4};
+  const std::filesystem::path folder = cache_ / fmt::format("foretile-emulator-{}", getuid());
+  std::filesystem::create_directories(folder);
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  const pid_t child = fork();
+  if (child == 0) {
+    unsetenv("HOME"), unsetenv("XDG_CACHE_HOME"), setenv("TMPDIR", cache_.c_str(), 1);
+    try {
+      compile_kernel(o, c);
+    } catch (const std::runtime_error& e) {
+      _exit(std::string(e.what()).find("this user alone") != std::string::npos ? 0 : 2);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(OnDemand, WithoutACompilerItIsRefusedByName) {
