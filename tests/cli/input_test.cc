@@ -40,6 +40,9 @@ INSTANTIATE_TEST_SUITE_P(Commands, BadInput, testing::Values(
     Bad{"explain --m 8 --n 64 --k 63 --config sm90:128x128x64:s6:coop:b2", {"--config", "16 bytes"}},
     Bad{"explain --m 8 --n 64 --k 64 --machine a100 --config sm90:128x128x64:s6:coop:b2", {"--config", "a100"}},
     Bad{"choose --m 1 --n 2 --k 3 --sms 0", {"--sms is \"0\"", "from 1"}},
+    Bad{"choose --m 1 --n 2 --k 3 --sms 133", {"--sms is \"133\"", "to 132"}},
+    Bad{"explain --m 2147479551 --n 2147479551 --k 8", {"2^31 output tiles"}},
+    Bad{"emulate --m 100000000 --n 1 --k 0", {"--m 100000000", "--force"}},
     Bad{"emulate --m 8 --n 8 --k 8 --async never", {"--async is \"never\"", "eager, lazy, random"}},
     Bad{"emulate --m 8 --n 8 --k 8 --scheduling fair", {"--scheduling is \"fair\"", "round_robin, random, priority"}},
     Bad{"emulate --m 8 --n 8 --k 8 --values big", {"--values is \"big\"", "integers, normal"}},
@@ -66,6 +69,11 @@ TEST(Environment, CommandsThatNeedAGpuSayWhatIsMissing) {
     EXPECT_EQ(o.out, "");
     EXPECT_NE(o.error.find("no usable GPU"), std::string::npos) << o.error;
   }
+}
+
+TEST(Environment, OutputThatCannotBeWritten) {
+  for (const std::string arguments : {"emulate --m 8 --n 8 --k 8", "explain --m 8 --n 8 --k 8", "explain --m 8 --n 8 --k 8 --json"})
+    EXPECT_EQ(foretile(arguments + " >/dev/full 2>/dev/null; exit $?; :").code, 3) << arguments;
 }
 
 TEST(Environment, NoCacheFolder) {
