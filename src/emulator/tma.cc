@@ -1,6 +1,7 @@
 // The tensor memory accelerator: tensor maps, box loads and stores, bulk groups.
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstring>
 #include <stdexcept>
 
@@ -54,12 +55,18 @@ struct Machine::Box {
         each(offset, map.base + u64(batch) * map.stride[1] + u64(row) * map.stride[0] + u64(first) * element, u64(last - first) * element);
       }
   }
-  void trace(const char* call, Site site) const {
+  // blocks: how many a load goes to; 0 for a store.
+  void trace(const char* call, u64 blocks, Site site) const {
     Trace* const trace = Trace::current();
     if (!trace) return;
-    u64 sectors = 0;
-    inside([&](u64, const u8* address, u64 count) { sectors += u64(row_sectors(reinterpret_cast<std::uintptr_t>(address), count)); });
-    trace->box(call, bytes, sectors, site);
+    u64 sectors = 0, filled = 0, rows = 0;
+    inside([&](u64, const u8* address, u64 count) {
+      sectors += u64(row_sectors(reinterpret_cast<std::uintptr_t>(address), count));
+      filled += u64(fill_sectors(row_bytes - count));
+      ++rows;
+    });
+    filled += (u64(map.box[1]) * map.box[2] - rows) * u64(fill_sectors(row_bytes));
+    trace->box(call, bytes, sectors, blocks * (sectors + filled), site);
   }
 };
 
@@ -142,7 +149,7 @@ void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, 
   if (m.magic != kMagic) fail("tensor-map", site, fmt::format("{} at {}: not a tensor map", call, name_site(site)));
   const Box box(m, corner);
   require_legal_corner(box, false, call, site);
-  box.trace(call, site);
+  box.trace(call, u64(std::popcount(blocks)), site);
   if (blocks == 0 || blocks >> t.cluster->blocks.size()) fail("tensor-map", site, fmt::format("{} to blocks {:#x} of a cluster of {}", call, blocks, t.cluster->blocks.size()));
   const u32 offset = barrier - kSharedBase;
   std::vector<Block*> targets;
@@ -188,7 +195,7 @@ void Machine::tma_store(const TensorMap& map, BoxCorner corner, u32 source, Site
   if (m.magic != kMagic) fail("tensor-map", site, fmt::format("tma_store at {}: not a tensor map", name_site(site)));
   const Box box(m, corner);
   require_legal_corner(box, true, "tma_store", site);
-  box.trace("tma_store", site);
+  box.trace("tma_store", 0, site);
   shared_bytes(block, source, u32(box.bytes), kBoxAlignment, "tma_store", site);
   if (!t.bulk) {
     t.bulk = std::make_unique<BulkGroups>();

@@ -79,8 +79,9 @@ void Trace::close(Stream& s) {
     std::array<u32, 32> address;
     for (u32 i = 0; i < 32; ++i) address[i] = u32(r.address[i]);
     if (s.kind == Kind::load_shared || s.kind == Kind::store_shared) {
-      out.wavefronts += u64(shared_wavefronts(address, int(s.bytes), r.active));
-      out.ideal_wavefronts += u64(ideal_wavefronts(address, int(s.bytes), r.active));
+      const Direction direction = s.kind == Kind::load_shared ? Direction::load : Direction::store;
+      out.wavefronts += u64(shared_wavefronts(address, int(s.bytes), r.active, direction));
+      out.ideal_wavefronts += u64(ideal_wavefronts(address, int(s.bytes), r.active, direction));
     } else {
       const u32 matrices = s.kind == Kind::store_matrix_x2 ? 2 : 4;
       out.wavefronts += u64(matrix_wavefronts(std::span<const u32>(address).first(8 * matrices)));
@@ -108,10 +109,11 @@ void Trace::close(Stream& s) {
   if (s.recent.size() > kRecent) s.recent.pop_front();
 }
 
-void Trace::box(const char* call, u64 bytes, u64 sectors, Site site) {
+void Trace::box(const char* call, u64 bytes, u64 sectors, u64 delivered, Site site) {
   AccessSite& out = sites_[site_index(site, call, Kind::load_global, u32(bytes))];
   ++out.requests;
   out.sectors += sectors;
+  out.delivered += delivered;
   out.ideal_sectors += bytes / kSectorBytes;
 }
 

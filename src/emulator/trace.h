@@ -25,6 +25,7 @@ struct AccessSite {
   u64 lanes = 0;     // that took part, all requests together
   u64 wavefronts = 0, ideal_wavefronts = 0;      // shared memory, by lanes
   u64 sectors = 0, ideal_sectors = 0, lines = 0; // global memory; boxes have no lines
+  u64 delivered = 0;  // boxes: sectors that reach SMs, with the zeros outside the tensor, once for each block it goes to
   // Requests whose every lane goes on where an earlier one at this site ended, within the same aligned 16 bytes, at a site
   // where the alignment does not depend on the warp or lane: a compiler may make one wider access of both.
   u64 mergeable = 0;
@@ -37,8 +38,9 @@ class Trace {
 
   // One lane's access.
   void lane(Kind kind, u32 block, u32 thread, u64 address, u32 bytes, Site site);
-  // A box of a tensor map: the sectors of its rows inside the tensor, once whatever number of blocks it goes to.
-  void box(const char* call, u64 bytes, u64 sectors, Site site);
+  // A box of a tensor map: the sectors of its rows inside the tensor, once whatever number of blocks it goes to, and what
+  // is delivered to all of them together.
+  void box(const char* call, u64 bytes, u64 sectors, u64 delivered, Site site);
   // Closes requests that not all lanes came to. Sites in order of first execution.
   std::vector<AccessSite> finish();
 

@@ -53,21 +53,24 @@ constexpr int distinct_blocks(std::span<const u64> addresses, int bytes, u32 act
 
 }  // namespace access_detail
 
+enum class Direction { load, store };
+
 // How many lanes are served together. A wavefront moves 32 words, so a warp's 8-byte access goes in two groups of 16
-// lanes and its 16-byte access in four of 8 (CUDA C++ Programming Guide, "Shared Memory"). Where all lanes agree in
-// pairs, lane l with l^1 or all with l^2, half of the words are the same and groups are twice as large
-// (forums.developer.nvidia.com/t/77228, and the counters).
-constexpr u32 shared_group_lanes(std::span<const u32> addresses, int bytes, u32 active = kEveryLane) {
+// lanes and its 16-byte access in four of 8 (CUDA C++ Programming Guide, "Shared Memory"). Where all lanes of a load
+// agree in pairs, lane l with l^1 or all with l^2, half of the words are the same and groups are twice as large
+// (forums.developer.nvidia.com/t/77228, and the counters). Every lane of a store brings its own words: no pairs there.
+constexpr u32 shared_group_lanes(std::span<const u32> addresses, int bytes, u32 active = kEveryLane, Direction direction = Direction::load) {
   if (bytes <= 4) return kWarpLanes;
   const u32 lanes = kWarpLanes * 4 / u32(bytes);
+  if (direction == Direction::store) return lanes;
   const bool pairs = access_detail::uniform_pairs(addresses, active, 1) || access_detail::uniform_pairs(addresses, active, 2);
   return pairs ? 2 * lanes : lanes;
 }
 
 // Wavefronts of one load or store. A group takes as many as the most crowded bank has distinct words to give; equal
 // words are given once, to all who ask.
-constexpr int shared_wavefronts(std::span<const u32> addresses, int bytes, u32 active = kEveryLane) {
-  const u32 group = shared_group_lanes(addresses, bytes, active), words = bytes <= 4 ? 1 : u32(bytes) / 4;
+constexpr int shared_wavefronts(std::span<const u32> addresses, int bytes, u32 active = kEveryLane, Direction direction = Direction::load) {
+  const u32 group = shared_group_lanes(addresses, bytes, active, direction), words = bytes <= 4 ? 1 : u32(bytes) / 4;
   int total = 0;
   for (u32 first = 0; first < kWarpLanes; first += group) {
     access_detail::Distinct<u32> distinct;
@@ -87,8 +90,8 @@ constexpr int shared_wavefronts(std::span<const u32> addresses, int bytes, u32 a
 
 // Wavefronts of the same lanes if no two words shared a bank: one for each group that anybody is in. What an access
 // takes beyond this are its bank conflicts.
-constexpr int ideal_wavefronts(std::span<const u32> addresses, int bytes, u32 active = kEveryLane) {
-  const u32 group = shared_group_lanes(addresses, bytes, active);
+constexpr int ideal_wavefronts(std::span<const u32> addresses, int bytes, u32 active = kEveryLane, Direction direction = Direction::load) {
+  const u32 group = shared_group_lanes(addresses, bytes, active, direction);
   int total = 0;
   for (u32 first = 0; first < kWarpLanes; first += group) {
     bool any = false;
@@ -121,5 +124,8 @@ constexpr int ideal_sectors(u32 lanes, int bytes) { return int((lanes * u32(byte
 constexpr i64 row_sectors(u64 address, u64 bytes) {
   return bytes == 0 ? 0 : i64((address + bytes - 1) / kSectorBytes - address / kSectorBytes + 1);
 }
+// Sectors' worth of zeros that a TMA load delivers for the part of a box's row outside the tensor. They cross from L2 to
+// the SM beside the row's sectors though memory is not read for them (the counters of clipped boxes).
+constexpr i64 fill_sectors(u64 bytes) { return i64((bytes + kSectorBytes - 1) / kSectorBytes); }
 
 }  // namespace foretile

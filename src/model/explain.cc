@@ -148,9 +148,9 @@ class Explanation {
     line("  SMs ask L2 for A once a tile column ({} x {}) and for B once a tile row ({} x {}): {}.", x_.grid.tiles_n, megabytes(t.a_bytes), x_.grid.tiles_m,
          megabytes(t.b_bytes), megabytes(t.l2_load_bytes));
     const double once = (t.a_bytes + t.b_bytes) / double(p_.batch);
-    line("  One full wave reads {} of distinct bytes. L2 holds {} B; at that distance {} of what was read is found again: (1.5 L2 - distance) / (0.8 L2), "
-         "from 0 to 1. Both operands whole ({}): {}.", megabytes(t.wave_bytes), cite("l2.bytes"), percent(l2_survival(t.wave_bytes, machine_.l2_bytes)),
-         megabytes(once), percent(l2_survival(once, machine_.l2_bytes)));
+    line("  One full wave reads {} of distinct bytes. L2 holds {} B, {} copies of each line; at that distance {} of what was read is found again: (1.5 C - distance) / (0.8 C) "
+         "with C = bytes / copies, from 0 to 1. Both operands whole ({}): {}.", megabytes(t.wave_bytes), cite("l2.bytes"), cite("l2.copies"), percent(l2_survival(t.wave_bytes, machine_.l2_bytes / machine_.l2_copies)),
+         megabytes(once), percent(l2_survival(once, machine_.l2_bytes / machine_.l2_copies)));
     line("  Over all waves DRAM gives {}, so L2 answers {} of what is asked; DRAM takes {} of D.", megabytes(t.dram_load_bytes), percent(t.l2_hit_rate),
          megabytes(t.dram_store_bytes));
     line("  DRAM time: {} / ({} B/s x {}) = {}.", megabytes(t.dram_bytes()), cite("dram.bandwidth"), cite("dram.efficiency"), microseconds(x_.dram_seconds));
@@ -162,7 +162,7 @@ class Explanation {
     line("\nOne step of {} along K on one SM, in SM clocks.", c_.tile_k);
     line("  Tensor cores: 2 x {} x {} x {} FLOP / ({} x {}) = {}.", c_.tile_m, c_.tile_n, c_.tile_k, cite(o_.a == DType::fp16 ? "sm.tensor_fp16" : "sm.tensor_bf16"),
          cite("sm90.mma_efficiency"), number(x_.step_math));
-    line("  Shared memory: each of {} bands of 64 rows reads 64 + {} lines of {} B, TMA writes {} + {}; at {} B/clk: {}.", c_.tile_m / 64, c_.tile_n,
+    line("  Shared memory: each of {} bands of 64 rows reads 64 + {} lines of {} B, TMA writes {} + {} beside them; the longer at {} B/clk: {}.", c_.tile_m / 64, c_.tile_n,
          128 * slabs, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
     line("  L2: ({} + {}) x {} B{}; the SM's port gives {} B/clk, all {} SMs share {} x {} B/clk: {}.", number(rows), number(columns), c_.tile_k * size_of(o_.a),
          c_.cluster_m * c_.cluster_n > 1 ? " (the shared tile comes once, by multicast)" : "", cite("l2.port_bytes_per_clock"), x_.busy_sms, cite("l2.bytes_per_clock"),

@@ -54,6 +54,7 @@ constexpr Field kFields[] = {
     {"clock", "burst", "of boost", FORETILE_MEMBER(burst_clock), 0.3, 1},
     {"clock", "sustained", "of boost", FORETILE_MEMBER(sustained_clock), 0.1, 1},
     {"l2", "bytes", "B", FORETILE_MEMBER(l2_bytes), 1e6, 1e9},
+    {"l2", "copies", "of a line", FORETILE_MEMBER(l2_copies), 1, 4},
     {"l2", "bytes_per_clock", "B/clk", FORETILE_MEMBER(l2_bytes_per_clock), 256, 65536},
     {"l2", "port_bytes_per_clock", "B/clk", FORETILE_MEMBER(l2_port_bytes_per_clock), 16, 256},
     {"l2", "coalescing", "requests/transfer", FORETILE_MEMBER(l2_coalescing), 1, 4},

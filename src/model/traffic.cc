@@ -104,6 +104,8 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
 
   const double row_bytes = double(c.tile_m) * c.cluster_m * k * size_of(o.a), column_bytes = double(c.tile_n) * c.cluster_n * k * size_of(o.b);
   const i64 per_batch = i64(grid.tiles_m) * grid.tiles_n;
+  // Tiles that share a row or a column run on SMs everywhere, so each partition comes to hold what they read.
+  const double capacity = machine.l2_bytes / machine.l2_copies;
   double reads = t.a_bytes + t.b_bytes;
   if (concurrent < per_batch) {
     const i32 tiles = i32(per_batch), wave = i32(concurrent);
@@ -112,7 +114,7 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
     const double row_scale = m / (double(grid.tiles_m) * c.tile_m * c.cluster_m), column_scale = n / (double(grid.tiles_n) * c.tile_n * c.cluster_n);
     // Columns come again in every band: the rows of both bands and all columns lie between.
     const double band_distance = std::min<double>(2 * grid.group, grid.tiles_m) * row_bytes * row_scale + double(grid.tiles_n) * column_bytes * column_scale;
-    const double band_survival = l2_survival(band_distance, machine.l2_bytes);
+    const double band_survival = l2_survival(band_distance, capacity);
     Footprint before;  // of the wave before the one at hand
     const Waves all(grid);
     const auto of_wave = [&](i32 w) { return all.footprint(w * wave, std::min(tiles, (w + 1) * wave)); };
@@ -125,11 +127,11 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
       const double seen = now.band > 0 ? columns : std::min(columns, now.head);  // in an earlier band
       const double fresh = new_rows(now, before) * row_bytes * row_scale + (columns - seen * band_survival) * column_bytes * column_scale;
       before = now;
-      return fresh + (1 - l2_survival(distance, machine.l2_bytes)) * (a + b - fresh);
+      return fresh + (1 - l2_survival(distance, capacity)) * (a + b - fresh);
     };
     // Operands that fit in L2 whole are read once, however the waves fall.
     const double once = (t.a_bytes + t.b_bytes) / batch;
-    const double resident = l2_survival(once, machine.l2_bytes);
+    const double resident = l2_survival(once, capacity);
     double total = cost(0, t.wave_bytes), distance;
     if (resident >= 1) {
       total = once;
@@ -138,7 +140,7 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
     } else {
       // A band of h rows is an interval of h x tiles_n tiles cut into waves. Each piece touches all h rows and its columns;
       // a cut through a column, as all but one in h are, makes two pieces touch it.
-      const double survives = l2_survival(t.wave_bytes, machine.l2_bytes), row = row_bytes * row_scale, column = column_bytes * column_scale;
+      const double survives = l2_survival(t.wave_bytes, capacity), row = row_bytes * row_scale, column = column_bytes * column_scale;
       const i32 full_bands = grid.tiles_m / grid.group, rest = grid.tiles_m % grid.group;
       double touched = 0, fresh = 0;
       const auto add_band = [&](double h, double bands, double seen) {

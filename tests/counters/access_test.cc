@@ -89,6 +89,21 @@ TEST(SharedWavefronts, UniformPairsHalveTheGroups) {
   EXPECT_EQ(shared_wavefronts(lanes([](u32 l) { return (l / 8 * 4 + l % 4) * 16; }), 16), 4);
 }
 
+// Stores go in plain groups, whoever agrees with whom; equal words of a group are still one.
+TEST(SharedWavefronts, StoresKnowNoPairs) {
+  for (int bytes : {8, 16}) {
+    const auto pairs = lanes([&](u32 l) { return l / 2 * u32(bytes); });
+    const auto broadcast = lanes([](u32) { return 64u; });
+    EXPECT_EQ(shared_wavefronts(pairs, bytes, kEveryLane, Direction::store), bytes / 4);
+    EXPECT_EQ(shared_wavefronts(broadcast, bytes, kEveryLane, Direction::store), bytes / 4);
+    EXPECT_EQ(ideal_wavefronts(broadcast, bytes, kEveryLane, Direction::store), bytes / 4);
+    // Sixteen pairs in one bank: 16 words either way, but no more of them conflicts than what the groups do not need.
+    const auto column = lanes([](u32 l) { return l / 2 * 128; });
+    EXPECT_EQ(shared_wavefronts(column, bytes, kEveryLane, Direction::store), 16);
+    EXPECT_EQ(ideal_wavefronts(column, bytes, kEveryLane, Direction::load), bytes / 8);
+  }
+}
+
 TEST(SharedWavefronts, LanesThatTakeNoPartCostNothing) {
   const auto unit = lanes([](u32 l) { return 16 * l; });
   EXPECT_EQ(shared_wavefronts(unit, 16, 0), 0);

@@ -35,8 +35,8 @@ Expected expected(const Case& c) {
   if (c.probe.find("shared") != std::string::npos || c.probe.find("matrix") != std::string::npos) {
     u64 wavefronts = 0, ideal = 0;
     if (c.probe.find("matrix") == std::string::npos) {
-      wavefronts = u64(shared_wavefronts(shared, c.bytes, active));
-      ideal = u64(ideal_wavefronts(shared, c.bytes, active));
+      wavefronts = u64(shared_wavefronts(shared, c.bytes, active, store ? Direction::store : Direction::load));
+      ideal = u64(ideal_wavefronts(shared, c.bytes, active, store ? Direction::store : Direction::load));
     } else {
       const u64 matrices = c.probe.find('2') != std::string::npos ? 2 : 4;
       wavefronts = u64(matrix_wavefronts(std::span<const u32>(shared).first(8 * matrices)));

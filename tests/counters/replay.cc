@@ -113,6 +113,7 @@ u64 Emulated::conflicts(const std::string& call) const { return sum(sites, call,
 u64 Emulated::requests(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.requests; }); }
 u64 Emulated::sectors(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.sectors; }); }
 u64 Emulated::mergeable(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.mergeable; }); }
+u64 Emulated::delivered(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.delivered; }); }
 u64 Emulated::lines(const std::string& call) const { return sum(sites, call, [](auto& s) { return s.lines; }); }
 
 Emulated emulated(const Case& c) {

@@ -34,6 +34,7 @@ struct Emulated {
   u64 requests(const std::string& call) const;
   u64 sectors(const std::string& call) const;
   u64 lines(const std::string& call) const;
+  u64 delivered(const std::string& call) const;
   u64 mergeable(const std::string& call) const;
 };
 // Throws std::runtime_error with the findings where the emulator has any (races apart: probes store where lanes collide).

@@ -55,6 +55,7 @@ Simulated simulate(const Configuration& c, const Problem& p, const TileGrid& gri
 // The closed form against the simulation, with a capacity far from the soft knee on either side.
 TEST(Traffic, ClosedFormAgreesWithASimulatedCache) {
   Machine machine = load_machine("h200");
+  machine.l2_copies = 1;  // the simulated cache has no partitions
   const Configuration c = catalogue::coop(128, 128, 6, 2);
   int compared = 0;
   for (const Problem& p : {Problem{4096, 4096, 2048}, Problem{8192, 8192, 2048}, Problem{8192, 4096, 4096}, Problem{2048, 16384, 2048}, Problem{1024, 8192, 4096}, Problem{32768, 2048, 2048}}) {
