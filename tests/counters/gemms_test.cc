@@ -137,7 +137,7 @@ std::string unit_of(Bound bound) {
 
 TEST(Recorded, Bottleneck) {
   RECORDED_OR_SKIP(rows, List::gemms);
-  int equal = 0, bounded = 0;
+  int equal = 0, bounded = 0, equal_of_all = 0;
   std::string table;
   for (const Row& row : rows) {
     const Case& c = case_named(row.at("case"));
@@ -148,6 +148,7 @@ TEST(Recorded, Bottleneck) {
     const double dram = traffic_of(row, c, a).dram_bytes() / (machine().dram_bandwidth * machine().dram_efficiency);
     if (i32(value_of(row, "raster_group")) != a.grid.group && dram > std::max({f.l2, f.shared_memory, f.compute, f.issue, f.latency, f.launch})) model = "dram";
     const std::string chip = top_unit(row);
+    equal_of_all += chip == model;
     // Where no unit is near its peak, the chip has no top unit to agree with.
     if (chip == "latency") continue;
     ++bounded;
@@ -155,6 +156,8 @@ TEST(Recorded, Bottleneck) {
     if (chip != model) table += fmt::format("{:<36} chip {:<14} model {}\n", c.name, chip, model);
   }
   EXPECT_GE(bounded, 45);
+  // With those that wait counted too, where "latency" is the only right answer: 48 of 58 as recorded, below the bar of 90 %.
+  EXPECT_GE(equal_of_all, 48) << table;
   EXPECT_GE(equal, 0.9 * bounded) << equal << " of " << bounded << "\n" << table;
 }
 
