@@ -122,7 +122,7 @@ class Explanation {
          sm90 ? fmt::format("one block an SM, {} of {} SMs", x_.busy_sms, machine_.sms) : fmt::format("{} a SM on {} of {} SMs", x_.blocks_on_sm, x_.busy_sms, machine_.sms),
          x_.tiles, x_.concurrent, number(x_.forecast.waves), x_.rounds, x_.rounds == 1 ? "" : "s", percent(x_.full_share));
     line("  They are walked in bands of {} tile rows. Each tile takes ceil({}/{}) = {} steps along K.", x_.grid.group, p_.k, c_.tile_k, x_.steps);
-    line("  Multiplied with its padding: {} GFLOP, of which {} are asked for (2 M N K).", number(x_.flops_executed / 1e9), percent(flop_count(p_) / x_.flops_executed));
+    line("  Multiplied with its padding: {} GFLOP, of which {} are asked for (2 M N K).", number(x_.flops_executed / 1e9), percent(x_.flops_executed > 0 ? flop_count(p_) / x_.flops_executed : 1));
   }
 
   void occupancy() {

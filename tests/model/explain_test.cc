@@ -81,6 +81,12 @@ TEST(Explain, TheNumbersCanBeRecomputed) {
   EXPECT_NEAR((v[0] + v[1]) * v[2] / v[3], v[4], 0.002 * v[4]);
 }
 
+TEST(Explain, WithoutKNoNumberIsMissing) {
+  const std::string text = explain_text(kH200, catalogue::unaligned(kBf16), catalogue::simt(32, 32, 16, 4, 4), {64, 64, 0});
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
+  EXPECT_THAT(text, Not(HasSubstr("inf ")));
+}
+
 TEST(Explain, SaysWhichPathAndWhy) {
   const Operation unaligned = catalogue::unaligned(kBf16);
   Operation output = kBf16;
