@@ -229,7 +229,7 @@ void Machine::block_exit(Block& b) {
   // Shared memory goes to the next block: some thread must have known that every copy into it had landed.
   if (options_.races && !b.copies)
     for (const auto& [offset, m] : b.barriers)
-      if (m.last_copy && std::none_of(b.threads.begin(), b.threads.end(), [&](const Thread* t) { return epoch_of(t->knowledge.seen, m.agent) >= m.last_copy; }))
+      if (m.last_copy && std::none_of(b.threads.begin(), b.threads.end(), [&, &m = m](const Thread* t) { return epoch_of(t->knowledge.seen, m.agent) >= m.last_copy; }))
         report("exit", sites_[m.init.site], fmt::format("{} returns although no thread waited for the last copy that signals the mbarrier at {}: it may land after the block is gone", name, name_shared(offset)));
   for (const auto& [offset, m] : b.barriers)
     if (m.valid && (m.pending != m.expected || m.transaction != 0))
