@@ -93,7 +93,27 @@ TEST(Registers, WhatIsNotInTheTableIsEstimatedAndMarked) {
   }
 }
 
+constexpr int kWarp = kWarpLanes;
+constexpr i64 kInactive = -1;
 using Lanes = i64[kWarp];
+
+// The rules of model/access.h on addresses of which some lanes have none.
+template <class Address> struct Access {
+  Address address[kWarp] = {};
+  u32 active = 0;
+  explicit Access(const Lanes& lanes) {
+    for (int t = 0; t < kWarp; ++t)
+      if (lanes[t] != kInactive) address[t] = Address(lanes[t]), active |= 1u << t;
+  }
+};
+int shared_wavefronts(const Lanes& lanes, int bytes) {
+  const Access<u32> x(lanes);
+  return foretile::shared_wavefronts(x.address, bytes, x.active);
+}
+int global_sectors(const Lanes& lanes, int bytes) {
+  const Access<u64> x(lanes);
+  return foretile::global_sectors(x.address, bytes, x.active);
+}
 
 int wavefronts(int bytes, i64 pitch, bool column) {
   Lanes a;
@@ -131,7 +151,7 @@ TEST(Banks, WideAccessesRunInPhases) {
 TEST(Banks, MatrixRowsByPitch) {
   const std::pair<i64, int> pitches[] = {{64, 4}, {80, 1}, {96, 2}, {128, 8}, {144, 1}, {192, 4}, {256, 8}, {272, 1}};
   for (const auto& [pitch, expected] : pitches) {
-    i64 rows[8];
+    u32 rows[8];
     for (int r = 0; r < 8; ++r) rows[r] = r * pitch;
     EXPECT_EQ(matrix_wavefronts(rows), expected) << pitch;
   }
@@ -140,7 +160,7 @@ TEST(Banks, MatrixRowsByPitch) {
 TEST(Banks, TheStagingSwizzleIsConflictFree) {
   // stmatrix into a chunk of 64 rows of 128 bytes (gemm_sm90.cuh, write_chunk): lanes 0-7 give the rows of one matrix.
   for (int column = 0; column < 8; ++column) {
-    i64 rows[8];
+    u32 rows[8];
     for (int r = 0; r < 8; ++r) rows[r] = swizzle_address(u32(r * 128 + column * 16), Swizzle::bytes128);
     EXPECT_EQ(matrix_wavefronts(rows), 1);
   }
