@@ -45,9 +45,13 @@ fs::path include_directory() {
 
 std::string find_compiler() {
   std::vector<std::string> names;
-  for (const char* variable : {"FORETILE_CXX", "CXX"})
-    if (const std::string given = environment(variable); !given.empty()) names.push_back(given);
-  names.insert(names.end(), {"c++", "g++", "clang++"});
+  const std::string asked = environment("FORETILE_CXX");
+  if (!asked.empty()) {
+    names = {asked};  // that one or none
+  } else {
+    if (const std::string given = environment("CXX"); !given.empty()) names.push_back(given);
+    names.insert(names.end(), {"c++", "g++", "clang++"});
+  }
   for (const std::string& name : names) {
     if (name.find('/') != std::string::npos) {
       if (access(name.c_str(), X_OK) == 0) return name;
@@ -57,7 +61,7 @@ std::string find_compiler() {
     for (std::string folder; std::getline(path, folder, ':');)
       if (access((folder + "/" + name).c_str(), X_OK) == 0) return folder + "/" + name;
   }
-  throw std::runtime_error("no C++ compiler was found on the PATH: set FORETILE_CXX");
+  throw std::runtime_error(asked.empty() ? "no C++ compiler was found on the PATH: set FORETILE_CXX" : "FORETILE_CXX names " + asked + ", which is no program that can be run");
 }
 
 // FNV-1a, 64 bits.

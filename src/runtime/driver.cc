@@ -30,7 +30,7 @@ Status open_driver(Driver& d) {
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* reason = dlerror();
-    return {Code::no_driver, fmt::format("the CUDA driver could not be loaded ({}{}): is an NVIDIA driver installed?",
+    return {Code::no_driver, fmt::format("the CUDA driver could not be loaded ({}{}): an NVIDIA driver must be installed",
                                          named && *named ? "named by FORETILE_LIBCUDA: " : "", reason ? reason : file)};
   }
   std::string missing;

@@ -211,6 +211,19 @@ TEST_F(OnDemand, WithoutACompilerItIsRefusedByName) {
   EXPECT_NE(message.find("FORETILE_CXX"), std::string::npos) << message;
 }
 
+TEST_F(OnDemand, ACompilerAskedForIsNotReplacedByAnother) {
+  const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 4, .thread_m = 4, .thread_n = 4};
+  setenv("FORETILE_CXX", "/nonexistent/compiler", 1);
+  std::string message;
+  try {
+    compile_kernel(catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), c);
+  } catch (const std::runtime_error& e) {
+    message = e.what();
+  }
+  unsetenv("FORETILE_CXX");
+  EXPECT_NE(message.find("FORETILE_CXX names /nonexistent/compiler"), std::string::npos) << message;
+}
+
 TEST_F(OnDemand, ACompilerThatFailsIsQuoted) {
   const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 4, .thread_m = 4, .thread_n = 4};
   setenv("FORETILE_CXX", "/bin/false", 1);
