@@ -43,7 +43,7 @@ struct GemmSm90Arguments {
   i32 m = 0, n = 0, k = 0;
   i32 a_batched = 0, b_batched = 0;  // 0: every batch reads the same matrix
   i32 a_box_rows = 0;                // rows of A's box: fewer than the tile's where M itself is smaller
-  i32 weights_ready = 0;             // B was complete before any kernel of the chain was launched: see Matmul
+  i32 weights_ready = 0;             // B was complete before any kernel of the chain was launched. No call sets it yet
   TileGrid grid;                     // counts cluster tiles: cluster_m x cluster_n block tiles each
   EpilogueArguments epilogue;
 };

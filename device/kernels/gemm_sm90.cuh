@@ -130,7 +130,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
     if (args.weights_ready) {  // a ring of B may be on its way before the kernels before this one are complete
       Step ahead = at;
       for (int i = 0; i < C.stages && !ahead.tiles.done(); ++i, advance(ahead)) {
-        mbarrier_arrive_expect(full(ahead.ring.stage), stage_bytes());
+        mbarrier_arrive_expect(full(ahead.ring.stage), expected_bytes());
         load_b(ahead);
       }
       grid_dependency_wait();
@@ -140,16 +140,13 @@ template <Operation O, Configuration C> struct GemmSm90 {
     }
     for (; !at.tiles.done(); advance(at)) {
       mbarrier_wait(empty(at.ring.stage), at.ring.parity ^ 1);
-      mbarrier_arrive_expect(full(at.ring.stage), stage_bytes());
+      mbarrier_arrive_expect(full(at.ring.stage), expected_bytes());
       load_a(at);
       load_b(at);
     }
   }
 
-  // What one stage expects: all of B's tile, and of A's as many rows as its boxes have.
-  FORETILE_DEVICE u32 stage_bytes() const {
-    return u32(sm90::b_stage_bytes(C) + args.a_box_rows * C.cluster_n * kSlabs * sm90::kTileRowBytes);
-  }
+  FORETILE_DEVICE u32 expected_bytes() const { return u32(sm90::expected_bytes(O, C, args.a_box_rows)); }
   FORETILE_DEVICE void load_a(const Step& at) {
     const i32 row = first_row(at.tile) + i32(rank_n) * args.a_box_rows;
     load_share<C.cluster_n>(a_stage(at.ring.stage), sm90::a_slab_bytes(C), args.a, at, row, args.a_batched, args.a_box_rows, rank_n,

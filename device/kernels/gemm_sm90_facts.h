@@ -92,6 +92,10 @@ constexpr int a_box_rows(const Configuration& c, i64 m) {
   const int share = c.tile_m / c.cluster_n;
   return c.cluster_n == 1 && m < share ? int(round_up(m, 8)) : share;
 }
+// What the full barrier of a stage expects: all of B's tile, and of A's as many rows as its boxes have.
+constexpr int expected_bytes(const Operation& o, const Configuration& c, int box_rows_of_a) {
+  return b_stage_bytes(c) + box_rows_of_a * c.cluster_n * slabs(o, c) * kTileRowBytes;
+}
 constexpr int b_box_rows(const Configuration& c) { return c.tile_n / c.cluster_m; }
 
 }  // namespace foretile::sm90

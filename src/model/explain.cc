@@ -29,6 +29,9 @@ std::string number(double x) {
 }
 std::string microseconds(double seconds) { return number(seconds * 1e6) + " us"; }
 std::string megabytes(double bytes) { return number(bytes / 1e6) + " MB"; }
+const char* why_threads_store(const Operation& o) {
+  return is_plain(o) ? "its base address or a row of it is not on a multiple of 16 bytes" : "the epilogue has operands or an activation";
+}
 std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
 
 class Explanation {
@@ -195,7 +198,8 @@ class Explanation {
          c_.family == Family::sm90 && sm90::stores_by_tma(o_)
              ? fmt::format(" ({} chunks of D, {} each)", sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), cite("sm90.chunk_clocks"))
              : "");
-    if (c_.family == Family::sm90 && !sm90::stores_by_tma(o_)) line("  D breaks TMA's alignment rules, so threads store it from registers, {} clk a warp-wide store.", cite("sm90.direct_store_clocks"));
+    if (c_.family == Family::sm90 && !sm90::stores_by_tma(o_))
+      line("  Threads write D, because {}: {} clk a warp-wide store.", why_threads_store(o_), cite("sm90.direct_store_clocks"));
     line("  {}", c_.schedule == Schedule::pingpong
                      ? fmt::format("Ping-pong: it runs under the other warpgroup's multiply; {} of it show, a tile.", number(x_.epilogue_exposed))
                      : fmt::format("{} of it show, a tile{}.", number(x_.epilogue_exposed),
@@ -258,9 +262,8 @@ class Explanation {
 
 std::string path_text(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
   if (c.family == Family::sm90)
-    return o.output == Alignment::tma
-               ? "sm90: A and B come by TMA, wgmma multiplies, D leaves by TMA."
-               : "sm90: A and B come by TMA, wgmma multiplies; D is stored from registers, because its base address or a row of it is not on a multiple of 16 bytes.";
+    return sm90::stores_by_tma(o) ? "sm90: A and B come by TMA, wgmma multiplies, D leaves by TMA."
+                                  : fmt::format("sm90: A and B come by TMA, wgmma multiplies; D is written by threads, because {}.", why_threads_store(o));
   const char* reason = nullptr;
   for (const Configuration& fast : catalogue::kConfigurations) {
     if (fast.family != Family::sm90) continue;

@@ -77,7 +77,7 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
   if (sm90::stores_by_tma(o)) {
     x.epilogue_shared = 2 * tile_d / machine.shared_bytes_per_clock;
     const double chunks = double(sm90::bands_per_warpgroup(c)) * sm90::d_chunks_per_band(o, c);
-    x.epilogue_fixed = chunks * (k.chunk_clocks + (o.has_c || o.has_residual ? k.operand_clocks : 0));
+    x.epilogue_fixed = chunks * k.chunk_clocks;
     x.epilogue_store = std::max(real_d / k.store_bytes_per_clock, real_d * x.busy_sms / machine.l2_bytes_per_clock);
   } else {
     x.epilogue_store = values * warps * k.direct_store_clocks;

@@ -60,7 +60,7 @@ struct Machine {
     double chunk_clocks = 0;           // a staging chunk of D: two barriers, a fence, the issue of the store
     double store_bytes_per_clock = 0;  // what one SM stores to L2
     double operand_clocks = 0;         // a chunk with C or residual: their loads
-    double direct_store_clocks = 0;    // a warp-wide store of D from registers, where TMA cannot
+    double direct_store_clocks = 0;    // a warp-wide store of D by threads, where TMA does not store it
     double fill_clocks = 0;            // start of the kernel to the first multiply, without the memory's latency
   } sm90;
   struct Simt {

@@ -197,16 +197,21 @@ TEST_F(OnDemand, WithoutAHomeTheFolderMustBeThisUsersAlone) {
   EXPECT_EQ(status, 0);
 }
 
+// What compile_kernel() says when it cannot; empty when it can.
+std::string refusal_of(const Configuration& c) {
+  try {
+    compile_kernel(catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), c);
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
+  return {};
+}
+
 TEST_F(OnDemand, WithoutACompilerItIsRefusedByName) {
   const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 8, .thread_m = 4, .thread_n = 4};
   const std::string path = std::getenv("PATH");
   setenv("PATH", "/nowhere", 1);
-  std::string message;
-  try {
-    compile_kernel(catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), c);
-  } catch (const std::runtime_error& e) {
-    message = e.what();
-  }
+  const std::string message = refusal_of(c);
   setenv("PATH", path.c_str(), 1);
   EXPECT_NE(message.find("FORETILE_CXX"), std::string::npos) << message;
 }
@@ -214,12 +219,7 @@ TEST_F(OnDemand, WithoutACompilerItIsRefusedByName) {
 TEST_F(OnDemand, ACompilerAskedForIsNotReplacedByAnother) {
   const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 4, .thread_m = 4, .thread_n = 4};
   setenv("FORETILE_CXX", "/nonexistent/compiler", 1);
-  std::string message;
-  try {
-    compile_kernel(catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), c);
-  } catch (const std::runtime_error& e) {
-    message = e.what();
-  }
+  const std::string message = refusal_of(c);
   unsetenv("FORETILE_CXX");
   EXPECT_NE(message.find("FORETILE_CXX names /nonexistent/compiler"), std::string::npos) << message;
 }
@@ -227,12 +227,7 @@ TEST_F(OnDemand, ACompilerAskedForIsNotReplacedByAnother) {
 TEST_F(OnDemand, ACompilerThatFailsIsQuoted) {
   const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 4, .thread_m = 4, .thread_n = 4};
   setenv("FORETILE_CXX", "/bin/false", 1);
-  std::string message;
-  try {
-    compile_kernel(catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), c);
-  } catch (const std::runtime_error& e) {
-    message = e.what();
-  }
+  const std::string message = refusal_of(c);
   unsetenv("FORETILE_CXX");
   EXPECT_NE(message.find("/bin/false"), std::string::npos) << message;
   EXPECT_TRUE(std::filesystem::is_empty(cache_ / "foretile" / "emulator"));

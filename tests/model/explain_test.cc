@@ -96,7 +96,11 @@ TEST(Explain, SaysWhichPathAndWhy) {
   EXPECT_THAT(path_text(kH200, kBf16, slow, {64, 64, 64}), HasSubstr("by request"));
   EXPECT_THAT(path_text(kH200, kBf16, slow, {64, 64, 0}), HasSubstr("K = 0"));
   EXPECT_THAT(path_text(load_machine("a100"), kBf16, slow, {64, 64, 64}), HasSubstr("compute capability 9.0"));
-  EXPECT_THAT(path_text(kH200, output, kLarge, {64, 64, 64}), HasSubstr("stored from registers"));
+  EXPECT_THAT(path_text(kH200, output, kLarge, {64, 64, 64}), HasSubstr("D is written by threads, because its base address or a row of it is not on a multiple of 16 bytes"));
+  Operation biased = kBf16;
+  biased.has_bias = true;
+  EXPECT_THAT(path_text(kH200, biased, kLarge, {64, 64, 64}), HasSubstr("D is written by threads, because the epilogue has operands"));
+  EXPECT_THAT(path_text(kH200, kBf16, kLarge, {64, 64, 64}), HasSubstr("D leaves by TMA"));
 }
 
 TEST(Explain, SaysWhatItDoesNotKnow) {

@@ -186,7 +186,7 @@ TEST(Forecast, EpiloguesCost) {
   direct.output = Alignment::any;
   wide.d = DType::fp32;
   EXPECT_GT(forecast(kH200, catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), c, p, burst()).seconds, 1.1 * plain);
-  EXPECT_GT(forecast(kH200, direct, c, p, burst()).seconds, plain) << "stores from registers";
+  EXPECT_GT(forecast(kH200, direct, c, p, burst()).seconds, plain) << "stores by threads";
   EXPECT_GT(anatomy(kH200, wide, c, p, burst()).traffic.d_bytes, 1.9 * anatomy(kH200, kBf16, c, p, burst()).traffic.d_bytes);
 }
 
