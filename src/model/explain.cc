@@ -33,6 +33,15 @@ const char* why_threads_store(const Operation& o) {
   return is_plain(o) ? "its base address or a row of it is not on a multiple of 16 bytes" : "the epilogue has operands or an activation";
 }
 std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
+// "1 wave", "3.88 waves".
+std::string counted(const std::string& number, std::string_view noun) { return fmt::format("{} {}{}", number, noun, number == "1" ? "" : "s"); }
+std::string counted(i64 n, std::string_view noun) { return counted(std::to_string(n), noun); }
+std::string waves(double count) { return counted(number(count), "wave"); }
+// Of another configuration whose speed is 1 + gain of this one's.
+std::string comparison(double gain) {
+  if (std::abs(gain) < 5e-4) return "just as fast";
+  return fmt::format("{} by {}", gain > 0 ? "faster" : "slower", percent(std::abs(gain)));
+}
 
 class Explanation {
  public:
@@ -121,10 +130,10 @@ class Explanation {
     line("\nWork. Tiles of {} x {}{}: ceil({}/{}) x ceil({}/{}){} = {}.", c_.tile_m * c_.cluster_m, c_.tile_n * c_.cluster_n,
          cluster > 1 ? " a cluster of two blocks" : "", p_.m, c_.tile_m * c_.cluster_m, p_.n, c_.tile_n * c_.cluster_n,
          p_.batch > 1 ? fmt::format(" x {} batches", p_.batch) : "", x_.tiles);
-    line("  {} run at once ({}), so {} / {} = {} waves; the busiest block walks {} tile{}, and {} of the tiles come in full rounds.", x_.concurrent,
+    line("  {} run at once ({}), so {} / {} = {}; the busiest block walks {}, and {} of the tiles come in full rounds.", x_.concurrent,
          sm90 ? fmt::format("one block an SM, {} of {} SMs", x_.busy_sms, machine_.sms) : fmt::format("{} a SM on {} of {} SMs", x_.blocks_on_sm, x_.busy_sms, machine_.sms),
-         x_.tiles, x_.concurrent, number(x_.forecast.waves), x_.rounds, x_.rounds == 1 ? "" : "s", percent(x_.full_share));
-    line("  They are walked in bands of {} tile rows. Each tile takes ceil({}/{}) = {} steps along K.", x_.grid.group, p_.k, c_.tile_k, x_.steps);
+         x_.tiles, x_.concurrent, waves(x_.forecast.waves), counted(x_.rounds, "tile"), percent(x_.full_share));
+    line("  They are walked in bands of {}. Each tile takes ceil({}/{}) = {} along K.", counted(x_.grid.group, "tile row"), p_.k, c_.tile_k, counted(x_.steps, "step"));
     line("  Multiplied with its padding: {} GFLOP, of which {} are asked for (2 M N K).", number(x_.flops_executed / 1e9), percent(x_.flops_executed > 0 ? flop_count(p_) / x_.flops_executed : 1));
   }
 
@@ -141,7 +150,7 @@ class Explanation {
     for (const auto& [blocks, limiter] : {std::pair{q.by_registers, Limiter::registers}, std::pair{q.by_shared_memory, Limiter::shared_memory},
                                           std::pair{q.by_warps, Limiter::warps}, std::pair{q.by_blocks, Limiter::blocks}})
       if (blocks == q.blocks_per_sm) limits += (limits.empty() ? "" : " and ") + std::string(name_of(limiter));
-    line("  So {} block{} an SM, limited by {}: {} of the warps an SM can hold.", q.blocks_per_sm, q.blocks_per_sm == 1 ? "" : "s", limits, percent(q.warps_fraction));
+    line("  So {} an SM, limited by {}: {} of the warps an SM can hold.", counted(q.blocks_per_sm, "block"), limits, percent(q.warps_fraction));
   }
 
   void traffic() {
@@ -165,20 +174,20 @@ class Explanation {
     line("\nOne step of {} along K on one SM, in SM clocks.", c_.tile_k);
     line("  Tensor cores: 2 x {} x {} x {} FLOP / ({} x {}) = {}.", c_.tile_m, c_.tile_n, c_.tile_k, cite(o_.a == DType::fp16 ? "sm.tensor_fp16" : "sm.tensor_bf16"),
          cite("sm90.mma_efficiency"), number(x_.step_math));
-    line("  Shared memory: each of {} bands of 64 rows reads 64 + {} lines of {} B, TMA writes {} + {} beside them; the longer at {} B/clk: {}.", c_.tile_m / 64, c_.tile_n,
+    line("  Shared memory: each of {} of 64 rows reads 64 + {} lines of {} B, TMA writes {} + {} beside them; the longer at {} B/clk: {}.", counted(c_.tile_m / 64, "band"), c_.tile_n,
          128 * slabs, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
     line("  L2: ({} + {}) x {} B{}; the SM's port gives {} B/clk, all {} SMs share {} x {} B/clk: {}.", number(rows), number(columns), c_.tile_k * size_of(o_.a),
          c_.cluster_m * c_.cluster_n > 1 ? " (the shared tile comes once, by multicast)" : "", cite("l2.port_bytes_per_clock"), x_.busy_sms, cite("l2.bytes_per_clock"),
          cite("l2.coalescing"), number(x_.step_l2));
-    line("  Latency: a load takes ({} + {}) x {} under load, covered by {} stages: {}.", cite("latency.dram"), cite("latency.tma"), cite("latency.load"),
-         c_.stages - 1, number(x_.step_latency));
-    line("  Barriers and issue: {} + {} slab{} of 128 B x {} = {}.", cite("sm90.step_clocks"), slabs, slabs == 1 ? "" : "s", cite("sm90.slab_clocks"), number(x_.step_issue));
+    line("  Latency: a load takes ({} + {}) x {} under load, covered by {}: {}.", cite("latency.dram"), cite("latency.tma"), cite("latency.load"),
+         counted(c_.stages - 1, "stage"), number(x_.step_latency));
+    line("  Barriers and issue: {} + {} of 128 B x {} = {}.", cite("sm90.step_clocks"), counted(slabs, "slab"), cite("sm90.slab_clocks"), number(x_.step_issue));
     line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more){}.", number(x_.step),
          c_.cluster_m * c_.cluster_n > 1 ? fmt::format(" and {} to meet in the cluster", cite("sm90.cluster_step_clocks")) : "");
   }
 
   void simt_step() {
-    line("\nOne step of {} along K of the {} block{} on one SM, in SM clocks.", c_.tile_k, x_.blocks_on_sm, x_.blocks_on_sm == 1 ? "" : "s");
+    line("\nOne step of {} along K of the {} on one SM, in SM clocks.", c_.tile_k, counted(x_.blocks_on_sm, "block"));
     line("  FP32 cores: {} x 2 x {} x {} x {} FLOP / ({} x {}) = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite("sm.fp32_rate"), cite("simt.efficiency"),
          number(x_.step_math));
     line("  Shared memory: {} 16-byte loads a thread, and the stores of both tiles, through {} lanes a clock: {}.", c_.tile_k * (c_.thread_m + c_.thread_n) / 4,
@@ -196,7 +205,7 @@ class Explanation {
     line("  Instructions {}, shared memory {}, stores to L2 {}, and {} fixed{}.", number(x_.epilogue_issue), number(x_.epilogue_shared), number(x_.epilogue_store),
          number(x_.epilogue_fixed),
          c_.family == Family::sm90 && sm90::stores_by_tma(o_)
-             ? fmt::format(" ({} chunks of D, {} each)", sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), cite("sm90.chunk_clocks"))
+             ? fmt::format(" ({} of D, {} each)", counted(sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), "chunk"), cite("sm90.chunk_clocks"))
              : "");
     if (c_.family == Family::sm90 && !sm90::stores_by_tma(o_))
       line("  Threads write D, because {}: {} clk a warp-wide store.", why_threads_store(o_), cite("sm90.direct_store_clocks"));
@@ -204,7 +213,7 @@ class Explanation {
                      ? fmt::format("Ping-pong: it runs under the other warpgroup's multiply; {} of it show, a tile.", number(x_.epilogue_exposed))
                      : fmt::format("{} of it show, a tile{}.", number(x_.epilogue_exposed),
                                    x_.epilogue_exposed < x_.epilogue ? ": under the rest the ring fills up for a loop that waits for its tiles" : ""));
-    line("  The busiest block: {} tiles x ({} steps x {} + {} + {}) = {} clk.", x_.rounds, x_.steps, number(x_.step), number(x_.tile_clocks),
+    line("  The busiest block: {} x ({} x {} + {} + {}) = {} clk.", counted(x_.rounds, "tile"), counted(x_.steps, "step"), number(x_.step), number(x_.tile_clocks),
          number(x_.core_clocks / double(x_.rounds) - double(x_.steps) * x_.step - x_.tile_clocks), number(x_.core_clocks));
   }
 
@@ -233,8 +242,8 @@ class Explanation {
     for (const Candidate& other : choice.ranked) {
       if (other.configuration == c_ || ++shown > 3) continue;
       const double gain = x_.forecast.seconds / other.forecast.seconds - 1;
-      line("  {:<34} {:>9}  {} by {}, {} waves, bound by {}", text_of(other.configuration), microseconds(other.forecast.seconds), gain >= 0 ? "faster" : "slower",
-           percent(std::abs(gain)), number(other.forecast.waves), name_of(other.forecast.bound));
+      line("  {:<34} {:>9}  {}, {}, bound by {}", text_of(other.configuration), microseconds(other.forecast.seconds), comparison(gain), waves(other.forecast.waves),
+           name_of(other.forecast.bound));
     }
     if (!choice.ruled_out.empty()) line("  {} ruled out; the first: {}: {}.", choice.ruled_out.size(), text_of(choice.ruled_out[0].configuration), choice.ruled_out[0].reason);
   }

@@ -129,8 +129,9 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
   const double l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
 
   x.step_math = blocks * math, x.step_shared = blocks * shared, x.step_issue = blocks * issue, x.step_l2 = blocks * l2;
-  // A block alone: the loads of the next step fly under its multiply, or the multiply waits for them.
-  const double latency = machine.l2_latency + (1 - x.traffic.l2_hit_rate) * (machine.dram_latency - machine.l2_latency);
+  // A block alone: the loads of the next step fly under its multiply, or the multiply waits for them: for the slowest of
+  // them, and while blocks walk K together that one comes from DRAM, however many of its neighbours find it in L2.
+  const double latency = machine.dram_latency;
   const double busy = std::max({math, shared, issue});
   x.step_latency = k.step_clocks + std::max(latency * machine.latency_load, busy) + deposit_clocks + machine.shared_latency;
   x.step = norm(x.step_math, x.step_shared, x.step_issue, x.step_l2, x.step_latency);

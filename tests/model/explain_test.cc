@@ -75,10 +75,30 @@ TEST(Explain, TheNumbersCanBeRecomputed) {
   EXPECT_NEAR(2 * v[0] * v[1] * v[2] / (v[3] * v[4]), v[5], 0.002 * v[5]);
   v = numbers(("DRAM time: " + n + " MB / \\(" + c + " B/s x " + c + "\\) = " + n + " us").c_str());
   EXPECT_NEAR(v[0] / (v[1] * v[2]) * 1e12, v[3], 0.002 * v[3]);
-  v = numbers(("The busiest block: " + n + " tiles x \\(" + n + " steps x " + n + " \\+ " + n + " \\+ " + n + "\\) = " + n + " clk").c_str());
+  v = numbers(("The busiest block: " + n + " tiles? x \\(" + n + " steps? x " + n + " \\+ " + n + " \\+ " + n + "\\) = " + n + " clk").c_str());
   EXPECT_NEAR(v[0] * (v[1] * v[2] + v[3] + v[4]), v[5], 0.002 * v[5]);
   v = numbers(("Latency: a load takes \\(" + c + " \\+ " + c + "\\) x " + c + " under load, covered by " + n + " stages: " + n + "\\.").c_str());
   EXPECT_NEAR((v[0] + v[1]) * v[2] / v[3], v[4], 0.002 * v[4]);
+}
+
+// One of a thing is not many, and what is as fast is not "faster by 0.0 %".
+TEST(Explain, CountsAndComparisonsReadWell) {
+  const std::regex one("[^0-9.]1 (waves|tiles|steps|slabs|blocks|chunks)\\b"), nothing("(faster|slower) by 0\\.0 %");
+  int alike = 0;
+  for (const char* name : {"h200", "a100"}) {
+    const Machine machine = load_machine(name);
+    for (const Problem& p : {Problem{1, 64, 64}, Problem{64, 8448, 4096}, Problem{1, 64, 16384}, Problem{4096, 4096, 4096}, Problem{128, 4224, 64}}) {
+      for (const Configuration& c : catalogue::kConfigurations) {
+        if (why_not_on(machine, kBf16, c, p)) continue;
+        const std::string text = unbroken(explain_text(machine, kBf16, c, p));
+        std::smatch match;
+        EXPECT_FALSE(std::regex_search(text, match, one)) << match[0] << " for " << text_of(c) << " in\n" << text;
+        EXPECT_FALSE(std::regex_search(text, nothing)) << text;
+        alike += text.find("just as fast") != std::string::npos;
+      }
+    }
+  }
+  EXPECT_GT(alike, 0) << "no pair of configurations is alike: the test sees nothing";
 }
 
 TEST(Explain, WithoutKNoNumberIsMissing) {

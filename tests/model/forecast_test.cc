@@ -3,10 +3,12 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
 #include "model/anatomy.h"
+#include "model/text.h"
 
 namespace foretile {
 namespace {
@@ -118,6 +120,56 @@ TEST(Forecast, MoreWorkTakesLonger) {
     // Whole waves: twice the tiles take longer.
     EXPECT_GT(seconds(132 * 256 * 2, 1024, 512), 1.5 * seconds(132 * 256, 1024, 512));
     EXPECT_GT(seconds(512, 4096, 512, 8), seconds(512, 4096, 512, 1));
+  }
+}
+
+// More of the same work never takes less time. Exactly so while the grid of tiles stays (more rows in its last row of
+// tiles, a longer K), but for the search of the clock, which stops within 5e-4 of the power limit. Where the grid grows,
+// one thing may gain: the last, partial round of blocks fills up, and the rounds share DRAM more evenly than before.
+TEST(Forecast, NeverFallsAsWorkGrows) {
+  std::mt19937 random(1);
+  const auto up_to = [&](double largest) { return i64(std::exp(std::uniform_real_distribution<>(0, std::log(largest))(random))); };
+  std::vector<Machine> machines;
+  for (const std::string& name : known_machines()) machines.push_back(load_machine(name));
+  int same_grid = 0, larger_grid = 0;
+  for (int i = 0; i < 60000; ++i) {
+    const Machine& machine = machines[random() % machines.size()];
+    const Configuration& c = catalogue::kConfigurations[random() % std::size(catalogue::kConfigurations)];
+    const i64 unit = c.family == Family::sm90 ? 8 : 1;  // rows of whole 16 bytes for TMA
+    Problem p{up_to(20000), round_up(up_to(40000), unit), round_up(up_to(20000), unit), random() % 4 ? 1 : up_to(64)};
+    Problem more = p;
+    i64* const sizes[] = {&more.m, &more.n, &more.k, &more.batch};
+    const size_t grown = random() % 4;
+    *sizes[grown] += (grown == 1 || grown == 2 ? unit : 1) * (random() % 2 ? 1 : up_to(200));
+    const Operation& o = c.family == Family::sm90 || random() % 2 ? kBf16 : kUnaligned;
+    if (why_not_on(machine, o, c, p) || why_not_on(machine, o, c, more)) continue;
+    const Conditions conditions{.regime = random() % 2 ? Regime::burst : Regime::sustained};
+    const Anatomy x = anatomy(machine, o, c, p, conditions), y = anatomy(machine, o, c, more, conditions);
+    const bool same = x.tiles == y.tiles;
+    const bool fuller = !same && x.rounds == y.rounds && x.rounds > 1;
+    (same ? same_grid : larger_grid)++;
+    EXPECT_GE(y.forecast.seconds, x.forecast.seconds * (same ? 0.999 : fuller ? 0.8 : 0.997))
+        << machine.name << " " << text_of(c) << ": " << p.m << "x" << p.n << "x" << p.k << " of " << p.batch << " to " << more.m << "x" << more.n << "x" << more.k << " of " << more.batch;
+  }
+  EXPECT_GT(same_grid, 10000);
+  EXPECT_GT(larger_grid, 1000);
+}
+
+// From one token to a tile of them, on every machine: what a decoding batch does.
+TEST(Forecast, NeverFallsAsTokensComeIn) {
+  for (const std::string& name : known_machines()) {
+    const Machine machine = load_machine(name);
+    for (const Configuration& c : catalogue::kConfigurations) {
+      for (const auto& [n, k] : {std::pair<i64, i64>{28672, 4096}, {4096, 14336}, {1280, 8192}, {8192, 1024}}) {
+        double last = 0;
+        for (i64 m = 1; m <= std::min(c.tile_m * c.cluster_m, 64); ++m) {
+          if (why_not_on(machine, kBf16, c, {m, n, k})) continue;
+          const double seconds = forecast(machine, kBf16, c, {m, n, k}, burst()).seconds;
+          EXPECT_GE(seconds, last) << name << " " << text_of(c) << " at M = " << m;
+          last = seconds;
+        }
+      }
+    }
   }
 }
 
