@@ -31,6 +31,7 @@ struct Machine {
   double shared_bytes = 0, shared_bytes_per_block = 0, shared_reserved = 0;  // reserved: by the system, each block
   double shared_bytes_per_clock = 0, lsu_lanes = 0;
   double fp32_rate = 0, fp16_rate = 0;
+  double mma_sync = 0;  // of the tensor rates, what mma.sync reaches: Hopper's full rate needs wgmma
   double tensor_fp16 = 0, tensor_bf16 = 0, tensor_tf32 = 0, tensor_fp8 = 0, tensor_int8 = 0;
 
   double boost_mhz = 0;  // highest SM clock
@@ -45,6 +46,7 @@ struct Machine {
 
   double power_limit = 0, power_idle = 0;  // W
   double flop_energy = 0, zero_flop_energy = 0;  // J a FLOP on tensor cores at boost clock, random data and zeros
+  double fp32_flop_energy = 0;  // J a FLOP on FP32 (and fp16) cores at boost clock
   double dram_energy = 0, l2_energy = 0, shared_energy = 0;  // J a byte moved
   double clock_energy = 0;  // J a clock of a busy SM, whatever it does
   double voltage_slope = 0;  // how voltage follows the clock: V/Vmax = 1 - slope (1 - f/boost); energy goes with V squared

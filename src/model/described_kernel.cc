@@ -1,0 +1,285 @@
+// The time of a described kernel: clocks of one SM's load-store units, cores, schedulers and waits, and DRAM beside them.
+#include "model/described_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "model/anatomy.h"
+#include "model/described_access.h"
+#include "model/text.h"
+
+namespace foretile {
+
+namespace {
+
+// Clocks from one multiply-add to the next that needs its sum: 4 for FFMA and HFMA2 from Volta on (Jia et al., arXiv
+// 1804.06826); about 33 for a dependent m16n8k16 mma.sync (Luo et al., arXiv 2402.13499, on A100 and H100).
+constexpr double kMultiplyAddLatency = 4, kMmaLatency = 33;
+constexpr double kEpilogueInstructions = 6;  // a value of D: conversion, address, bounds
+
+int threads_of(const DescribedKernel& k) { return k.threads_x * k.threads_y; }
+
+// Multiply-adds of one mma.sync: m16n8 by 32 bytes along K (PTX ISA, "mma.sync").
+double mma_multiply_adds(DType type) { return 16.0 * 8 * 32 / size_of(type); }
+
+double multiply_adds_of(const DescribedKernel& k) {
+  return k.multiply_adds > 0 ? k.multiply_adds : double(k.tile_m) * k.tile_n * k.tile_k / threads_of(k);
+}
+
+// Multiply instructions a warp issues in a step.
+double multiplies(const DescribedKernel& k) {
+  const double each = multiply_adds_of(k);
+  switch (k.multiplier) {
+    case Multiplier::fp32:
+    case Multiplier::half: return each;
+    case Multiplier::half2: return each / 2;
+    case Multiplier::mma: return each * kWarpLanes / mma_multiply_adds(k.input);
+  }
+  return each;
+}
+
+// FLOP per SM and clock at which its multiplies can run; a lone half uses half of a half2's lanes.
+double multiply_rate(const Machine& machine, const DescribedKernel& k) {
+  switch (k.multiplier) {
+    case Multiplier::fp32: return machine.fp32_rate * machine.simt.efficiency;
+    case Multiplier::half: return machine.fp16_rate / 2;
+    case Multiplier::half2: return machine.fp16_rate;
+    case Multiplier::mma: return machine.tensor_rate(k.input) * machine.mma_sync;
+  }
+  return 0;
+}
+
+// A warp's multiplies one after the other, as far as each waits for the sum before it.
+double chain_of(const DescribedKernel& k) {
+  const double warps = double(ceil_div(threads_of(k), kWarpLanes));
+  const bool mma = k.multiplier == Multiplier::mma;
+  const double sums = k.independent_sums > 0 ? k.independent_sums
+                      : mma                  ? std::max(1.0, double(k.tile_m) * k.tile_n / warps / (16 * 8))
+                                             : std::max(1.0, double(k.tile_m) * k.tile_n / threads_of(k));
+  return multiplies(k) * std::max(1.0, (mma ? kMmaLatency : kMultiplyAddLatency) / sums);
+}
+
+struct Block {  // clocks of one block's step on each unit of its SM
+  double math = 0, loads = 0, deposits = 0, issue = 0, l2_bytes = 0, instructions = 0, waits = 0;
+};
+
+Block block_step(const Machine& machine, const DescribedKernel& k, const std::vector<AccessCost>& costs) {
+  Block b;
+  const double threads = threads_of(k), warps = double(ceil_div(threads_of(k), kWarpLanes));
+  b.math = 2 * multiply_adds_of(k) * threads / multiply_rate(machine, k);
+  b.instructions = multiplies(k) + k.other_instructions + k.barriers;
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const DescribedAccess& a = k.step[i];
+    const bool deposit = a.space == Space::shared && a.direction == Direction::store;
+    (deposit ? b.deposits : b.loads) += costs[i].clocks;
+    b.l2_bytes += costs[i].new_sectors * kSectorBytes;
+    if (!(deposit && k.copy == Copy::async)) b.instructions += costs[i].instructions / warps;  // cp.async stores without one
+  }
+  if (k.copy == Copy::bulk) {
+    const double bytes = double(k.tile_m + k.tile_n) * k.tile_k * size_of(k.input);
+    b.deposits += bytes / machine.shared_bytes_per_clock, b.l2_bytes += bytes;
+  }
+  b.issue = b.instructions * warps / machine.schedulers;
+  // A block alone. Its slowest load comes from DRAM: blocks walk K together, and somebody asks first.
+  const double busy = std::max({b.math, b.loads, b.issue, std::max(chain_of(k), b.instructions)});
+  const double memory = machine.dram_latency + (k.copy == Copy::bulk ? machine.tma_latency : 0), barrier = machine.simt.step_clocks / 2;
+  const bool through_shared = b.deposits > 0;
+  b.waits = (k.stages <= 1 ? memory + busy : std::max(memory / (k.stages - 1), busy)) + (through_shared ? b.deposits + machine.shared_latency : 0) + k.barriers * barrier;
+  return b;
+}
+
+struct Times {
+  double step = 0, math = 0, shared = 0, l2 = 0, issue = 0, latency = 0, epilogue = 0;
+};
+
+Times on_one_sm(const Machine& machine, const DescribedKernel& k, const Block& b, double epilogue_lsu, double epilogue_bytes, int blocks, int busy_sms) {
+  Times t;
+  t.math = blocks * b.math, t.shared = blocks * (b.loads + b.deposits), t.issue = blocks * b.issue;
+  t.l2 = blocks * std::max(b.l2_bytes / machine.l2_port_bytes_per_clock, b.l2_bytes * busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
+  t.latency = b.waits;
+  t.step = norm(t.math, t.shared, t.issue, t.l2, t.latency);
+  const double warps = double(ceil_div(threads_of(k), kWarpLanes)), values = double(k.tile_m) * k.tile_n / threads_of(k);
+  t.epilogue = norm(blocks * values * kEpilogueInstructions * warps / machine.schedulers, blocks * epilogue_lsu, blocks * epilogue_bytes * busy_sms / machine.l2_bytes_per_clock) +
+               machine.l2_latency;
+  return t;
+}
+
+// The clock that the power limit leaves, as in forecast.cc: energy on the SMs' supply goes with the voltage squared.
+double clock_of(const Machine& machine, const DescribedKernel& k, const Conditions& conditions, const DescribedForecast& f, const Problem& p, double shared_bytes,
+                const std::function<double(double)>& seconds_at) {
+  const double boost = machine.boost_mhz * 1e6;
+  if (conditions.regime == Regime::fixed_clock) return conditions.mhz * 1e6;
+  const double high = boost * machine.burst_clock, low = boost * std::min(machine.sustained_clock, machine.burst_clock);
+  if (conditions.regime == Regime::burst) return high;
+  const double zeros = conditions.data == Data::zeros ? machine.zero_flop_energy / machine.flop_energy : 1;
+  const double flops = 2 * f.multiply_adds * threads_of(k) * double(f.steps) * double(f.tiles);
+  const double busy = f.core_clocks * double(min_of(machine.sms, f.concurrent));
+  const double on_chip = flops * zeros * (k.multiplier == Multiplier::mma ? machine.flop_energy : machine.fp32_flop_energy) + shared_bytes * machine.shared_energy +
+                         (f.l2_request_bytes + double(p.m) * double(p.n) * double(p.batch) * size_of(k.output)) * machine.l2_energy + busy * machine.clock_energy;
+  const double off_chip = f.traffic.dram_bytes() * machine.dram_energy;
+  const auto watts = [&](double clock) {
+    const double voltage = 1 - machine.voltage_slope * (1 - clock / boost);
+    return machine.power_idle + (on_chip * voltage * voltage + off_chip) / seconds_at(clock);
+  };
+  if (watts(high) <= machine.power_limit) return high;
+  double below = low, above = high;
+  for (int i = 0; i < 40; ++i) {
+    const double middle = 0.5 * (below + above);
+    (watts(middle) <= machine.power_limit ? below : above) = middle;
+  }
+  return below;
+}
+
+void check(const Machine& machine, const Conditions& conditions) {
+  if (conditions.sm_budget < 0 || conditions.sm_budget > machine.sms)
+    throw std::invalid_argument(fmt::format("sm_budget is {}, must be 0 (all) to {}", conditions.sm_budget, machine.sms));
+  if (conditions.regime == Regime::fixed_clock && !(conditions.mhz > 0 && conditions.mhz <= machine.boost_mhz))
+    throw std::invalid_argument(fmt::format("mhz is {}, must be above 0 and at most {:.0f} on {}", conditions.mhz, machine.boost_mhz, machine.name));
+}
+
+// What can be said without looking at an access.
+std::string senseless(const Machine& machine, const DescribedKernel& k, const Problem& p) {
+  const auto within = [](const char* name, i64 value, i64 low, i64 high) {
+    return value >= low && value <= high ? std::string() : fmt::format("{} is {}, must be {} to {}", name, value, low, high);
+  };
+  for (const auto& [name, value, low, high] : {std::tuple<const char*, i64, i64, i64>{"tile_m", k.tile_m, 1, 4096}, {"tile_n", k.tile_n, 1, 4096}, {"tile_k", k.tile_k, 1, 4096},
+                                               {"threads_x", k.threads_x, 1, 1024}, {"threads_y", k.threads_y, 1, 1024}, {"threads a block", i64(k.threads_x) * k.threads_y, 1, i64(machine.threads_per_block)},
+                                               {"registers", k.registers, 1, i64(machine.registers_per_thread)}, {"shared_bytes", k.shared_bytes, 0, i64(machine.shared_bytes_per_block)},
+                                               {"stages", k.stages, 1, 64}, {"raster_group", k.raster_group, 1, 1 << 20}, {"m", p.m, 0, i64(1) << 31}, {"n", p.n, 0, i64(1) << 31}, {"k", p.k, 0, i64(1) << 31},
+                                               {"batch", p.batch, 0, i64(1) << 31}})
+    if (std::string reason = within(name, value, low, high); !reason.empty()) return reason;
+  if (k.multiplier == Multiplier::mma && machine.tensor_rate(k.input) <= 0) return fmt::format("{} has no tensor cores for {}", machine.name, name_of(k.input));
+  if ((k.multiplier == Multiplier::half || k.multiplier == Multiplier::half2) && size_of(k.input) != 2) return fmt::format("half products need 16-bit operands, not {}", name_of(k.input));
+  if (k.copy == Copy::async && machine.compute_capability < 80) return "cp.async needs compute capability 8.0";
+  if (k.copy == Copy::bulk && machine.compute_capability < 90) return "bulk copies (TMA) need compute capability 9.0";
+  for (const auto* list : {&k.step, &k.epilogue})
+    for (const DescribedAccess& a : *list) {
+      if (a.bytes != 1 && a.bytes != 2 && a.bytes != 4 && a.bytes != 8 && a.bytes != 16) return fmt::format("'{}': an access has 1, 2, 4, 8 or 16 bytes a thread, not {}", a.text, a.bytes);
+      if (std::string reason = within("times", a.times, 1, 65536); !reason.empty()) return fmt::format("'{}': {}", a.text, reason);
+      if (a.matrix && (a.space != Space::shared || a.bytes != 16)) return fmt::format("'{}': a matrix access is of shared memory, 16 bytes a row", a.text);
+      if (!a.address) return fmt::format("'{}' has no address", a.text);
+    }
+  if (occupancy(machine, threads_of(k), k.registers, k.shared_bytes).blocks_per_sm == 0)
+    return fmt::format("not one block fits on an SM: {} threads of {} registers and {} bytes of shared memory", threads_of(k), k.registers, k.shared_bytes);
+  return {};
+}
+
+}  // namespace
+
+std::string why_not(const Machine& machine, const DescribedKernel& k, const Problem& p) {
+  if (std::string reason = senseless(machine, k, p); !reason.empty()) return reason;
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return {};
+  try {
+    access_costs(machine, k, p, false), access_costs(machine, k, p, true);
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return {};
+}
+
+DescribedForecast forecast(const Machine& machine, const DescribedKernel& k, const Problem& p, const Conditions& conditions) {
+  check(machine, conditions);
+  if (const std::string reason = senseless(machine, k, p); !reason.empty()) throw std::invalid_argument(reason);
+  DescribedForecast f;
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return f;
+  f.step = access_costs(machine, k, p, false), f.epilogue_accesses = access_costs(machine, k, p, true);
+
+  const int sms = conditions.sm_budget ? conditions.sm_budget : machine.sms;
+  f.occupancy = occupancy(machine, threads_of(k), k.registers, k.shared_bytes);
+  const TileGrid grid{.tiles_m = i32(ceil_div(p.m, k.tile_m)), .tiles_n = i32(ceil_div(p.n, k.tile_n)), .batch = i32(p.batch),
+                      .group = i32(min_of(k.raster_group, ceil_div(p.m, k.tile_m)))};
+  f.tiles = i64(grid.tiles_m) * grid.tiles_n * p.batch, f.steps = ceil_div(p.k, k.tile_k);
+  const i64 resident = i64(sms) * f.occupancy.blocks_per_sm;
+  f.concurrent = min_of(f.tiles, resident);
+  f.waves = double(f.tiles) / double(resident);
+  f.multiply_adds = multiply_adds_of(k);
+
+  Operation operation;
+  operation.a = operation.b = k.input, operation.d = k.output;
+  Configuration tile;
+  tile.tile_m = k.tile_m, tile.tile_n = k.tile_n, tile.tile_k = k.tile_k;
+  f.traffic = traffic(machine, operation, tile, p, grid, f.concurrent);
+
+  const Block b = block_step(machine, k, f.step);
+  f.instructions = b.instructions;
+  f.l2_request_bytes = b.l2_bytes * double(f.steps) * double(f.tiles);
+  double epilogue_lsu = 0, epilogue_bytes = 0;
+  for (const AccessCost& c : f.epilogue_accesses) epilogue_lsu += c.clocks, epilogue_bytes += c.new_sectors * kSectorBytes;
+
+  // Full rounds, and a last one with fewer blocks an SM.
+  const i64 full = f.tiles / resident, rest = f.tiles - full * resident;
+  const int most = int(full ? f.occupancy.blocks_per_sm : ceil_div(rest, sms));
+  const Times t = on_one_sm(machine, k, b, epilogue_lsu, epilogue_bytes, most, int(min_of(sms, f.tiles)));
+  const Times last = on_one_sm(machine, k, b, epilogue_lsu, epilogue_bytes, int(ceil_div(rest, sms)), int(min_of(sms, rest)));
+  const double steps = double(f.steps), start = k.stages > 1 ? machine.dram_latency : 0;  // the first tiles have nothing to hide under
+  const double full_clocks = double(full) * (steps * t.step + t.epilogue + start), last_clocks = rest ? steps * last.step + last.epilogue + start : 0;
+  f.blocks_on_sm = most;
+  f.step_math = t.math, f.step_shared = t.shared, f.step_l2 = t.l2, f.step_issue = t.issue, f.step_latency = t.latency, f.step_clocks = t.step;
+  f.epilogue_clocks = t.epilogue;
+  f.core_clocks = full_clocks + last_clocks;
+  f.fill_clocks = machine.simt.fill_clocks + machine.dram_latency;
+
+  f.dram = f.traffic.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
+  f.launch = machine.launch_seconds;
+  const double full_share = double(full * resident) / double(f.tiles);
+  const auto seconds_at = [&](double clock) {
+    return f.launch + f.fill_clocks / clock + norm(full_clocks / clock, f.dram * full_share) + norm(last_clocks / clock, f.dram * (1 - full_share));
+  };
+  double wavefronts = 0;
+  for (const AccessCost& c : f.step) wavefronts += c.wavefronts;
+  const double clock = clock_of(machine, k, conditions, f, p, wavefronts * machine.shared_bytes_per_clock * steps * double(f.tiles), seconds_at);
+  f.clock_mhz = clock / 1e6;
+  f.seconds = seconds_at(clock);
+
+  const double rounds = double(full), tail = rest ? 1 : 0;
+  const auto loop = [&](double Times::*part) { return steps * (rounds * t.*part + tail * last.*part) / clock; };
+  f.l2 = loop(&Times::l2), f.shared_memory = loop(&Times::shared), f.compute = loop(&Times::math), f.issue = loop(&Times::issue);
+  f.epilogue = (rounds * t.epilogue + tail * last.epilogue) / clock;
+  f.latency = (f.fill_clocks + (rounds + tail) * start) / clock + f.epilogue;
+  if (const Times& x = full ? t : last; x.latency > std::max({x.l2, x.shared, x.math, x.issue})) f.latency += loop(&Times::latency);
+  const std::pair<double, Bound> parts[] = {{f.dram, Bound::dram}, {f.l2, Bound::l2}, {f.shared_memory, Bound::shared_memory},
+                                            {f.compute, k.multiplier == Multiplier::mma ? Bound::tensor_cores : Bound::fp32_cores}, {f.issue, Bound::issue}, {f.latency, Bound::latency}, {f.launch, Bound::launch}};
+  f.bound = std::max_element(std::begin(parts), std::end(parts), [](const auto& x, const auto& y) { return x.first < y.first; })->second;
+  return f;
+}
+
+std::vector<ExpectedCounter> expected_counters(const DescribedKernel& k, const DescribedForecast& f) {
+  std::vector<ExpectedCounter> list;
+  if (f.tiles == 0) return list;
+  struct Sums {
+    double instructions = 0, requests = 0, wavefronts = 0, conflicts = 0, sectors = 0;
+  } shared[2], shared_matrix[2], global[2];
+  const auto sum = [&](const std::vector<DescribedAccess>& accesses, const std::vector<AccessCost>& costs, double times) {
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      const DescribedAccess& a = accesses[i];
+      Sums& s = (a.space == Space::global ? global : a.matrix ? shared_matrix : shared)[a.direction == Direction::store];
+      const AccessCost& c = costs[i];
+      s.instructions += times * c.instructions, s.requests += times * c.requests, s.wavefronts += times * c.wavefronts, s.conflicts += times * c.conflicts(), s.sectors += times * c.sectors;
+    }
+  };
+  sum(k.step, f.step, double(f.tiles) * double(f.steps));
+  sum(k.epilogue, f.epilogue_accesses, double(f.tiles));
+  for (int store = 0; store < 2; ++store) {
+    const char* op = store ? "st" : "ld";
+    const char* matrix = store ? "stsm" : "ldsm";
+    list.push_back({fmt::format("sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum", op), shared[store].wavefronts, "wavefronts", true, "distinct words of the most crowded bank, request by request"});
+    if (shared_matrix[store].requests > 0)
+      list.push_back({fmt::format("sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum", matrix), shared_matrix[store].wavefronts, "wavefronts", true, "eight rows of 16 bytes a wavefront where none share banks"});
+    list.push_back({fmt::format("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum", op), shared[store].conflicts + shared_matrix[store].conflicts, "wavefronts", true,
+                    "wavefronts beyond one for each group of lanes served together"});
+    list.push_back({fmt::format("l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum", op), global[store].requests, "requests", true, "warp-wide instructions with a thread taking part"});
+    list.push_back({fmt::format("l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", op), global[store].sectors, "sectors", true, "distinct 32-byte sectors, request by request"});
+  }
+  list.push_back({"l1tex__m_xbar2l1tex_read_bytes.sum", f.l2_request_bytes, "B", false, "sectors that a block has not brought to its L1 before"});
+  list.push_back({"dram__bytes_read.sum", f.traffic.dram_load_bytes, "B", false, "waves of tiles against the size of L2, cold"});
+  list.push_back({"launch__registers_per_thread", double(k.registers), "registers", true, "as described"});
+  list.push_back({"launch__waves_per_multiprocessor", f.waves, "waves", true, "blocks over blocks resident at once"});
+  list.push_back({"sm__maximum_warps_per_active_cycle_pct", 100 * f.occupancy.warps_fraction, "%", true, "theoretical occupancy"});
+  list.push_back({"gpu__time_duration.sum", f.seconds - f.launch, "s", false, "the forecast without the launch"});
+  return list;
+}
+
+}  // namespace foretile
