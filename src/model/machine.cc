@@ -4,6 +4,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <deque>
 #include <fstream>
@@ -302,6 +303,16 @@ Machine derive(const Machine& from, std::string_view driver_name, int compute_ca
 
 }  // namespace
 
+namespace {
+
+// Whether `part` stands in `name` as whole words: "NVIDIA H200" in "NVIDIA H200 NVL", not "NVIDIA L4" in "NVIDIA L40".
+bool names_it(std::string_view name, std::string_view part) {
+  const size_t at = name.find(part), end = at + part.size();
+  return at != std::string_view::npos && (end == name.size() || !std::isalnum(static_cast<unsigned char>(name[end])));
+}
+
+}  // namespace
+
 const Machine* machine_for_device(std::string_view driver_name, int compute_capability, int sms) {
   const std::vector<Machine>& machines = all_machines();
   const Machine* best = nullptr;
@@ -313,7 +324,7 @@ const Machine* machine_for_device(std::string_view driver_name, int compute_capa
     if (m.compute_capability == compute_capability) {
       for (const std::string& n : m.driver_names) {
         if (driver_name == n && m.sms == sms) return &m;
-        named = named || driver_name.find(n) != std::string_view::npos;
+        named = named || names_it(driver_name, n);
       }
     }
     const int distance = compute_capability - m.compute_capability;

@@ -113,7 +113,22 @@ TEST(Machines, EveryNumberHasUnitAndSource) {
     EXPECT_GT(machine.at("facts").size(), 20u);
     for (const auto& fact : machine.at("facts")) EXPECT_FALSE(fact.at("source").get<std::string>().empty()) << fact.dump();
   }
-  for (const char* name : {"h200", "h100", "a100", "rtx4090"}) EXPECT_TRUE(names.count(name)) << name;
+  for (const char* name : {"v100", "t4", "a10", "a100-40", "a100", "rtx3090", "rtx4090", "l4", "l40s", "h100", "h100-pcie", "h200"}) EXPECT_TRUE(names.count(name)) << name;
+}
+
+TEST(Machines, TheListSaysAtWhichClockAPeakIs) {
+  const Outcome o = foretile("machines", "COLUMNS=80");
+  EXPECT_NE(o.out.find("at the boost clock"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("1980 MHz"), std::string::npos) << o.out;
+  for (const std::string& line : lines_of(o.out)) EXPECT_LE(width_of(line), 80u) << line;
+}
+
+TEST(Machines, SeveralAreComparedSideBySide) {
+  const Outcome o = foretile("machines h200 a100 l4", "COLUMNS=80");
+  ASSERT_EQ(o.code, 0) << o.error;
+  for (const char* text : {"h200", "a100", "l4", "dram.bandwidth", "4.8e+12", "2.04e+12", "3e+11"}) EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
+  EXPECT_EQ(foretile("machines --json h200 l4").json().at("machines").size(), 2u);
+  EXPECT_EQ(foretile("machines h200 h300").code, 2);
 }
 
 TEST(Emulate, ChecksAndReports) {

@@ -24,8 +24,8 @@ std::string message_of(const std::function<void()>& f) {
   return "nothing was thrown";
 }
 
-TEST(Machine, TheFourFirstOnesAreThere) {
-  for (const char* name : {"h200", "h100", "a100", "rtx4090"}) {
+TEST(Machine, TheListedOnesAreThere) {
+  for (const char* name : {"v100", "t4", "a10", "a100-40", "a100", "rtx3090", "rtx4090", "l4", "l40s", "h100", "h100-pcie", "h200"}) {
     EXPECT_THAT(known_machines(), Contains(name));
     EXPECT_FALSE(machine_file_text(name).empty());
     EXPECT_EQ(load_machine(name).name, name);
@@ -50,17 +50,26 @@ TEST(Machine, EveryNumberHasUnitAndSource) {
 TEST(Machine, RatesGiveTheDataSheetPeaks) {
   struct {
     const char* name;
-    double mhz, tensor_bf16, fp32;  // MHz, TFLOP/s
+    double mhz, tensor_fp16, fp32;  // MHz, TFLOP/s
   } const sheets[] = {
       {"h200", 1830, 989.4, 61.9},   // NVIDIA H200 data sheet: 989 bf16; H100 whitepaper: 66.9 fp32 at 1,980 MHz
       {"h100", 1830, 989.4, 61.9},
       {"a100", 1410, 312, 19.5},     // A100 data sheet
+      {"a100-40", 1410, 312, 19.5},
       {"rtx4090", 2520, 165.2, 82.6},  // Ada whitepaper, bf16 with fp32 accumulation
+      {"v100", 1530, 125, 15.7},       // V100 whitepaper
+      {"t4", 1590, 65, 8.1},           // T4 data sheet
+      {"a10", 1695, 125, 31.2},        // A10 data sheet
+      {"rtx3090", 1695, 71, 35.6},     // GA102 whitepaper, fp32 accumulation
+      {"l4", 2040, 121, 30.3},         // L4 data sheet, dense
+      {"l40s", 2490, 362, 90.5},       // L40S data sheet, dense; 91.6 at the boost clock
+      {"h100-pcie", 1620, 756, 47.3},  // H100 PCIe product brief, dense; 51.2 fp32 at 1,755 MHz
   };
   for (const auto& s : sheets) {
     const Machine m = load_machine(s.name);
-    EXPECT_NEAR(m.sms * m.tensor_bf16 * s.mhz * 1e-6, s.tensor_bf16, 0.002 * s.tensor_bf16) << s.name;
-    EXPECT_NEAR(m.sms * m.fp32_rate * s.mhz * 1e-6, s.fp32, 0.005 * s.fp32) << s.name;
+    EXPECT_NEAR(m.sms * m.tensor_fp16 * s.mhz * 1e-6, s.tensor_fp16, 0.005 * s.tensor_fp16) << s.name;
+    EXPECT_EQ(m.tensor_bf16, m.compute_capability >= 80 ? m.tensor_fp16 : 0) << s.name;
+    EXPECT_NEAR(m.sms * m.fp32_rate * s.mhz * 1e-6, s.fp32, 0.006 * s.fp32) << s.name;
     EXPECT_EQ(m.tensor_rate(DType::bf16), m.tensor_bf16);
     EXPECT_EQ(m.tensor_rate(DType::e5m2), m.tensor_fp8);
     EXPECT_EQ(m.tensor_rate(DType::fp32), 0) << "true fp32 never runs on tensor cores";
@@ -87,7 +96,7 @@ TEST(Machine, CapacitiesOfTheProgrammingGuide) {
 TEST(Machine, UnknownNamesListTheKnownOnes) {
   const std::string message = message_of([] { load_machine("h300"); });
   EXPECT_THAT(message, HasSubstr("h300"));
-  EXPECT_THAT(message, HasSubstr("a100, h100, h200"));
+  EXPECT_THAT(message, HasSubstr("h100, h100-pcie, h200, l4"));
   EXPECT_THAT(message_of([] { load_machine("/no/such/file.toml"); }), HasSubstr("cannot be read"));
 }
 
@@ -147,11 +156,14 @@ TEST(Machine, RealGpusAreMatchedOrDerived) {
   EXPECT_EQ(slice->fact("sm.count")->value, 60);
   EXPECT_EQ(machine_for_device("NVIDIA H200 MIG 3g.71gb", 90, 60), slice);
 
-  const Machine* l4 = machine_for_device("NVIDIA L4", 89, 58);
-  ASSERT_TRUE(l4);
-  EXPECT_THAT(l4->name, HasSubstr("rtx4090~NVIDIA L4"));
-  EXPECT_EQ(l4->compute_capability, 89);
-  EXPECT_TRUE(machine_for_device("Tesla T4", 75, 40));
+  EXPECT_EQ(machine_for_device("NVIDIA L4", 89, 58)->name, "l4");
+  EXPECT_EQ(machine_for_device("NVIDIA L40S", 89, 142)->name, "l40s");
+  EXPECT_EQ(machine_for_device("Tesla T4", 75, 40)->name, "t4");
+  EXPECT_EQ(machine_for_device("NVIDIA H100 PCIe", 90, 114)->name, "h100-pcie");
+  // Of the same capability the nearest in size; a name counts where it stands as words ("NVIDIA L4" does not name an L40).
+  EXPECT_THAT(machine_for_device("NVIDIA L40", 89, 142)->name, HasSubstr("l40s~NVIDIA L40"));
+  EXPECT_THAT(machine_for_device("NVIDIA H200 NVL", 90, 132)->name, HasSubstr("h200~NVIDIA H200 NVL"));
+  EXPECT_THAT(machine_for_device("NVIDIA A10G", 86, 80)->name, HasSubstr("rtx3090~NVIDIA A10G"));
   EXPECT_TRUE(machine_for_device("NVIDIA B200", 100, 148));
   EXPECT_FALSE(machine_for_device("Tesla P100", 60, 56));
   EXPECT_FALSE(machine_for_device("nonsense", 90, 0));
