@@ -18,7 +18,6 @@ endforeach()
 target_link_libraries(foretile PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
 target_include_directories(foretile PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Foretile)
 install(TARGETS foretile EXPORT ForetileTargets

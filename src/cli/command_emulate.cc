@@ -6,6 +6,7 @@
 #include <charconv>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "cli/cli.h"
@@ -24,7 +25,8 @@ struct Options {
   ConfigurationOption configuration;
   std::string async = "lazy", scheduling = "round_robin", seed = "1", values = "integers";
   std::vector<std::string> mutate;
-  bool no_races = false, force = false, trace = false, calls = false;
+  bool no_races = false, force = false, trace = false, calls = false, weights_ready = false;
+  std::string chain = "1", timeline;
   Output output;
 };
 
@@ -77,12 +79,31 @@ void print_calls(const emulator::Report& report) {
   fmt::print("\n{}", table.text());
 }
 
+// The product that was asked for, and those that follow in its chain. N and K change places from each to the next, so that
+// the D of one is the A of the next, as in the two products of a feed-forward layer.
+std::vector<ChainLink> chain_of(const Options& options, const Machine& machine) {
+  const i64 kernels = whole_number("--chain", options.chain, 1, 16);
+  std::vector<ChainLink> chain;
+  ProductOptions product = options.product;
+  for (i64 i = 0; i < kernels; ++i) {
+    const Operation o = product.operation();
+    const Problem p = product.problem();
+    if (kernels > 1 && o.d != o.a) throw BadInput(fmt::format("--chain {}: D is the next product's A, so --out-dtype must equal --dtype", kernels));
+    if (kernels > 1 && o.transpose_a) throw BadInput(fmt::format("--chain {}: D is the next product's A and is not transposed; leave out --transpose-a", kernels));
+    const auto given = options.configuration.parse(machine, o, p);
+    chain.push_back({o, given ? *given : pick(machine, o, p, options.machine.conditions(machine.sms)), p});
+    std::swap(product.n, product.k);
+  }
+  if (options.weights_ready && kernels == 1) throw BadInput("--weights-ready says what kernels of a chain may read before the one before them is complete: it needs --chain 2 or more");
+  return chain;
+}
+
 int emulate_command(const Options& options) {
-  const Problem p = options.product.problem();
-  const Operation o = options.product.operation();
   const Machine machine = options.machine.load();
-  const auto given = options.configuration.parse(machine, o, p);
-  const Configuration c = given ? *given : pick(machine, o, p, options.machine.conditions(machine.sms));
+  const std::vector<ChainLink> chain = chain_of(options, machine);
+  const Operation& o = chain.front().operation;
+  const Problem& p = chain.front().problem;
+  const Configuration& c = chain.front().configuration;
   emulator::Options how;
   how.async = one_of<emulator::Async>("--async", options.async, {{"eager", emulator::Async::eager}, {"lazy", emulator::Async::lazy}, {"random", emulator::Async::random}});
   how.scheduling = one_of<emulator::Scheduling>("--scheduling", options.scheduling, {{"round_robin", emulator::Scheduling::round_robin}, {"random", emulator::Scheduling::random}, {"priority", emulator::Scheduling::priority}});
@@ -96,18 +117,23 @@ int emulate_command(const Options& options) {
   data.alpha = options.product.alpha_value(), data.beta = options.product.beta_value();
   const int sms = options.machine.sms.empty() ? 4 : int(whole_number("--sms", options.machine.sms, 1, 1024));
 
-  const double expected = expected_seconds(c, p);
+  double expected = 0;
+  for (const ChainLink& link : chain) expected += expected_seconds(link.configuration, link.problem);
   if (expected > kPatience && !options.force)
     throw BadInput(fmt::format("--m {} --n {} --k {} with {} would take the emulator about {}; choose a smaller product (a few tiles show what a large one would), or insist with --force", p.m, p.n, p.k, text_of(c), time_text(expected)));
 
+  std::optional<emulator::Timeline> timeline;
+  if (!options.timeline.empty()) how.timeline = &timeline.emplace(options.timeline);
+
   // The emulator works in a thread of its own, so that this one can say how long it has been.
-  auto work = std::async(std::launch::async, [&] { return emulate_and_check(o, c, p, data, how, sms); });
+  auto work = std::async(std::launch::async, [&] { return emulate_and_check(chain, options.weights_ready, data, how, sms); });
   {
     Progress progress("emulating", 0);
     for (int ticks = 0; work.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready; ++ticks)
       progress.done(ticks / 10, fmt::format(" s of about {:.0f}", std::max(1.0, expected)));
   }
   const EmulatedCheck check = work.get();
+  if (timeline) timeline->finish();
   // A mutation that met no call would look like a kernel that does not need it.
   for (const emulator::Mutation& m : how.mutations) {
     const bool met = std::any_of(check.report.calls.begin(), check.report.calls.end(), [&](const emulator::CallSite& c) { return c.site.line == m.line && std::string_view(c.site.file).ends_with(m.file); });
@@ -119,6 +145,8 @@ int emulate_command(const Options& options) {
     json["product"] = json_of(o, p);
     json["async"] = options.async, json["scheduling"] = options.scheduling, json["seed"] = how.seed;
     json["mutations"] = options.mutate;
+    json["weights_ready"] = options.weights_ready;
+    if (timeline) json["timeline"] = options.timeline;
     json["check"] = json_of(check);
     json["calls"] = nlohmann::ordered_json::array();
     for (const auto& c : check.report.calls) json["calls"].push_back({{"call", c.call}, {"at", place_of(c.site)}, {"executions", c.executions}});
@@ -128,10 +156,18 @@ int emulate_command(const Options& options) {
     print_json(json);
     return check.passed() ? kOk : kCheckFailed;
   }
-  fmt::print("{}, {}\n{}\n", shape_text(p), operation_line(check.operation), wrapped(fmt::format("{}{} on {} emulated SMs, {} completion, {} scheduling, seed {}", text_of(c), given ? "" : fmt::format(" (the model's choice for {})", machine.name), sms, options.async, options.scheduling, how.seed)));
+  fmt::print("{}, {}\n{}\n", shape_text(p), operation_line(check.operation), wrapped(fmt::format("{}{} on {} emulated SMs, {} completion, {} scheduling, seed {}", text_of(c), !options.configuration.text.empty() ? "" : fmt::format(" (the model's choice for {})", machine.name), sms, options.async, options.scheduling, how.seed)));
   const auto line = [](const char* what, const std::string& text, bool good) { fmt::print("{:<10}{}\n", what, styled(text, good ? Style::good : Style::bad)); };
-  line("result", check.result.text(), check.result.passed());
-  line("memory", check.damage.empty() ? "nothing written outside D" : check.damage, check.damage.empty());
+  const auto judge = [&](const EmulatedCheck& k) {
+    line("result", k.result.text(), k.result.passed());
+    line("memory", k.damage.empty() ? "nothing written outside D" : k.damage, k.damage.empty());
+  };
+  judge(check);
+  for (size_t i = 0; i < check.after.size(); ++i) {
+    const EmulatedCheck& k = check.after[i];
+    fmt::print("\n{}\n", wrapped(fmt::format("then kernel {}, launched while the one before it runs: {}, {}{}", i + 2, shape_text(k.problem), text_of(k.configuration), options.weights_ready ? "; its weights are ready" : "")));
+    judge(k);
+  }
   line("findings", check.report.clean() ? (how.races ? "none: no race, missing wait, deadlock or bad address in this schedule" : "none (races were not looked for)") : fmt::format("{}", check.report.findings.size()), check.report.clean());
   for (const auto& f : check.report.findings) {
     fmt::print("  {} {}{}\n    {}\n", styled(f.kind, Style::bold), place_of(f.site), f.count > 1 ? fmt::format(" ({} times)", f.count) : "", f.text);
@@ -140,6 +176,7 @@ int emulate_command(const Options& options) {
   if (n.tma_loads || n.wgmmas) {
     fmt::print("{:<10}{} TMA boxes loaded ({}), {} warpgroup multiplies, {} boxes stored ({})\n", "trace", n.tma_loads, bytes_text(double(n.tma_load_bytes)), n.wgmmas, n.tma_stores, bytes_text(double(n.tma_store_bytes)));
   }
+  if (timeline) fmt::print("{:<10}{}: open it at https://ui.perfetto.dev\n", "timeline", options.timeline);
   fmt::print("{:<10}{}, {} switches between threads\n", "took", time_text(check.seconds), count_text(double(n.switches)));
   if (options.trace) print_accesses(check.report);
   if (options.calls) print_calls(check.report);
@@ -162,6 +199,9 @@ void add_emulate(CLI::App& app, Action& action) {
   command->add_flag("--trace", options->trace, "count requests, bank conflicts and sectors by call")->group("Emulator");
   command->add_flag("--calls", options->calls, "list the synchronising calls, for --mutate")->group("Emulator");
   command->add_option("--mutate", options->mutate, "break one: FILE:LINE:KIND, KIND drop, more or less")->group("Emulator")->type_name("CALL");
+  command->add_option("--chain", options->chain, "this many kernels in a row, each launched while the one before it runs and fed with its D [1]")->group("Emulator")->type_name("COUNT");
+  command->add_flag("--weights-ready", options->weights_ready, "with --chain: later kernels may read B before the one before them is complete")->group("Emulator");
+  command->add_option("--timeline", options->timeline, "write who waits for what, and what is in flight, for ui.perfetto.dev")->group("Emulator")->type_name("FILE");
   command->add_flag("--force", options->force, "run even if it takes long")->group("Emulator");
   options->output.add_to(*command);
   command->footer(R"(The kernel is the source that runs on the GPU. Everything it reads or writes is checked: values against an fp64
@@ -173,6 +213,8 @@ Examples:
   foretile emulate --m 64 --n 64 --k 256 --async random --scheduling random --seed 7  another schedule
   foretile emulate --m 64 --n 64 --k 256 --trace --calls                               bank conflicts, sectors, barriers
   foretile emulate --m 64 --n 64 --k 256 --mutate gemm_sm90.cuh:LINE:drop              what that barrier is for
+  foretile emulate --m 200 --n 256 --k 512 --timeline run.json                        a picture: roles, waits, copies
+  foretile emulate --m 64 --n 256 --k 512 --chain 2 --weights-ready                   dependent launch (PDL)
 Exit code 1 when the result is wrong or anything was found.)");
   command->callback([options, &action] { action = [options] { return emulate_command(*options); }; });
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "foretile/device/legality.h"
 #include "model/text.h"
@@ -36,27 +37,56 @@ std::vector<emulator::Region> regions_of(const reference::GemmData& g) {
 std::string EmulatedCheck::failure() const {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
-  if (!result.passed()) add(result.text());
-  if (!damage.empty()) add(damage);
+  const auto add_kernel = [&](const EmulatedCheck& c, const std::string& name) {
+    if (!c.result.passed()) add(name + c.result.text());
+    if (!c.damage.empty()) add(name + c.damage);
+  };
+  add_kernel(*this, "");
+  for (size_t i = 0; i < after.size(); ++i) add_kernel(after[i], fmt::format("kernel {}: ", i + 2));
   if (!report.clean()) add(fmt::format("{} finding{} of the emulator, first: {}: {}", report.findings.size(), report.findings.size() == 1 ? "" : "s", report.findings.front().kind, report.findings.front().text));
   return text;
 }
 
-EmulatedCheck emulate_and_check(const Operation& o, const Configuration& c, const Problem& p, const reference::GemmDataOptions& given, const emulator::Options& options, int sms) {
-  reference::GemmDataOptions placed = given;
-  if (o.inputs == Alignment::any && placed.a.pointer_offset == 0) placed.a.pointer_offset = 1;
-  if (o.output == Alignment::any && placed.d.pointer_offset == 0) placed.d.pointer_offset = 1;
-  reference::GemmData data = reference::make_gemm_data(o, p, placed);
-  EmulatedCheck check;
-  check.operation = data.operation, check.configuration = c, check.problem = p, check.sms = sms;
-  emulator::GemmRun run;
-  run.operation = data.operation, run.configuration = c, run.problem = p, run.operands = data.operands, run.regions = regions_of(data), run.sms = sms;
+EmulatedCheck emulate_and_check(const Operation& o, const Configuration& c, const Problem& p, const reference::GemmDataOptions& data, const emulator::Options& options, int sms) {
+  return emulate_and_check({{o, c, p}}, false, data, options, sms);
+}
+
+EmulatedCheck emulate_and_check(const std::vector<ChainLink>& chain, bool weights_ready, const reference::GemmDataOptions& given, const emulator::Options& options, int sms) {
+  std::vector<reference::GemmData> data;
+  std::vector<emulator::GemmRun> runs;
+  std::vector<EmulatedCheck> checks;
+  for (const ChainLink& link : chain) {
+    reference::GemmDataOptions placed = given;
+    placed.seed += data.size();
+    if (link.operation.inputs == Alignment::any && placed.a.pointer_offset == 0) placed.a.pointer_offset = 1;
+    if (link.operation.output == Alignment::any && placed.d.pointer_offset == 0) placed.d.pointer_offset = 1;
+    reference::GemmData g = reference::make_gemm_data(link.operation, link.problem, placed);
+    emulator::GemmRun run{g.operation, link.configuration, link.problem, g.operands, regions_of(g), sms};
+    if (!data.empty()) {
+      const reference::HostOperand& from = *data.back().find("D");
+      run.operands.a = from.argument();
+      run.weights_ready = weights_ready;
+      for (emulator::Region& r : run.regions)
+        if (r.name == "A") r.base = from.data(), r.bytes = from.data_bytes();
+      run.operation.inputs = input_alignment(run.operation, link.problem, run.operands);
+    }
+    EmulatedCheck check;
+    check.operation = run.operation, check.configuration = link.configuration, check.problem = link.problem, check.sms = sms;
+    checks.push_back(std::move(check));
+    runs.push_back(std::move(run));
+    data.push_back(std::move(g));
+  }
   const auto start = std::chrono::steady_clock::now();
-  check.report = emulator::emulate_gemm(run, options);
-  check.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  check.result = data.check({.threads = 1});
-  check.damage = data.damage();
-  return check;
+  EmulatedCheck& first = checks.front();
+  first.report = emulator::emulate_gemms(runs, options);
+  first.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (size_t i = 0; i < checks.size(); ++i) {
+    checks[i].damage = data[i].damage();
+    if (i > 0) data[i].operands.a = runs[i].operands.a;  // judged by what the kernel before it really wrote
+    checks[i].result = data[i].check({.threads = 1});
+  }
+  first.after.assign(std::make_move_iterator(checks.begin() + 1), std::make_move_iterator(checks.end()));
+  return std::move(first);
 }
 
 double emulated_work(const Configuration& c, const Problem& p) {
@@ -79,15 +109,20 @@ Problem cut(const Configuration& c, const Problem& p, double budget) {
 }
 
 nlohmann::ordered_json json_of(const EmulatedCheck& check) {
-  nlohmann::ordered_json json = {{"passed", check.passed()},
-                                 {"m", check.problem.m}, {"n", check.problem.n}, {"k", check.problem.k}, {"batch", check.problem.batch},
-                                 {"operation", text_of(check.operation)},
-                                 {"configuration", text_of(check.configuration)},
-                                 {"sms", check.sms},
-                                 {"seconds", check.seconds},
-                                 {"result", {{"passed", check.result.passed()}, {"elements", check.result.elements}, {"checked", check.result.checked}, {"exact", check.result.exact}, {"wrong", check.result.wrong}, {"unwritten", check.result.unwritten}, {"text", check.result.text()}}},
-                                 {"damage", check.damage},
-                                 {"findings", nlohmann::ordered_json::array()}};
+  const auto kernel = [](const EmulatedCheck& c) -> nlohmann::ordered_json {
+    return {{"passed", c.right()},
+            {"m", c.problem.m}, {"n", c.problem.n}, {"k", c.problem.k}, {"batch", c.problem.batch},
+            {"operation", text_of(c.operation)},
+            {"configuration", text_of(c.configuration)},
+            {"sms", c.sms},
+            {"result", {{"passed", c.result.passed()}, {"elements", c.result.elements}, {"checked", c.result.checked}, {"exact", c.result.exact}, {"wrong", c.result.wrong}, {"unwritten", c.result.unwritten}, {"text", c.result.text()}}},
+            {"damage", c.damage}};
+  };
+  nlohmann::ordered_json json = kernel(check);
+  json["passed"] = check.passed();
+  json["seconds"] = check.seconds;
+  for (const EmulatedCheck& c : check.after) json["after"].push_back(kernel(c));
+  json["findings"] = nlohmann::ordered_json::array();
   for (const auto& f : check.report.findings) json["findings"].push_back({{"kind", f.kind}, {"text", f.text}, {"file", f.site.file ? f.site.file : ""}, {"line", f.site.line}, {"count", f.count}});
   const auto& n = check.report.counters;
   json["counters"] = {{"switches", n.switches}, {"wgmmas", n.wgmmas}, {"tma_loads", n.tma_loads}, {"tma_load_bytes", n.tma_load_bytes}, {"tma_stores", n.tma_stores}, {"tma_store_bytes", n.tma_store_bytes}};

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "emulator/collective.h"
 #include "emulator/machine.h"
@@ -58,8 +59,8 @@ void Machine::named_barrier(u32 id, u32 threads, bool whole_block, bool wait, co
   Thread& t = me();
   Block& block = *t.block;
   if (id > 15) fail("named-barrier", site, fmt::format("{}: there is no named barrier {}, only 0 to 15", call, id));
-  if (!whole_block && (threads == 0 || threads % kWarp || threads > shape_.threads))
-    fail("named-barrier", site, fmt::format("{}: {} threads: must be a multiple of 32 and at most the block's {}", call, threads, shape_.threads));
+  if (!whole_block && (threads == 0 || threads % kWarp || threads > t.block->grid->shape.threads))
+    fail("named-barrier", site, fmt::format("{}: {} threads: must be a multiple of 32 and at most the block's {}", call, threads, t.block->grid->shape.threads));
   NamedBarrier& b = block.named[id];
   if (b.arrived == 0) {
     b.expected = threads;
@@ -137,7 +138,7 @@ MbarrierState& Machine::find_barrier(Block& block, u32 address, const char* call
   shared_bytes(block, address, 8, 8, call, site);
   const auto it = block.barriers.find(address - kSharedBase);
   if (it == block.barriers.end() || !it->second.valid)
-    fail("mbarrier", site, fmt::format("{} on {}, where no mbarrier was initialised", call, name_shared(address - kSharedBase)));
+    fail("mbarrier", site, fmt::format("{} on {}, where no mbarrier was initialised", call, name_shared(block, address - kSharedBase)));
   return it->second;
 }
 
@@ -145,10 +146,10 @@ MbarrierState& Machine::find_barrier(Block& block, u32 address, const char* call
 void Machine::check_barrier_ready(const MbarrierState& b, const View& view, bool async, Site site) {
   if (!options_.races) return;
   if (!view.knows(b.init.agent, b.init.epoch))
-    report("race", site, fmt::format("the mbarrier at {} is used at {}, not ordered after its initialisation at {}", name_shared(b.offset), name_site(site), name_site(sites_[b.init.site])));
+    report("race", site, fmt::format("the mbarrier at {} is used at {}, not ordered after its initialisation at {}", name_shared(b), name_site(site), name_site(sites_[b.init.site])));
   else if (async && !b.fenced)
     report("missing-proxy-fence", site, fmt::format("the mbarrier at {} is signalled by the asynchronous proxy or by a peer, but no fence_mbarrier_init() follows its initialisation at {}",
-                                                    name_shared(b.offset), name_site(sites_[b.init.site])));
+                                                    name_shared(b), name_site(sites_[b.init.site])));
 }
 
 void Machine::mbarrier_init(u32 address, u32 arrivals, Site site) {
@@ -157,13 +158,14 @@ void Machine::mbarrier_init(u32 address, u32 arrivals, Site site) {
   shared_bytes(block, address, 8, 8, "mbarrier_init", site);
   const u32 offset = address - kSharedBase;
   MbarrierState& b = block.barriers[offset];
-  if (b.valid) fail("mbarrier", site, fmt::format("mbarrier_init on {}, which is already initialised: mbarrier_invalidate() first", name_shared(offset)));
+  if (b.valid) fail("mbarrier", site, fmt::format("mbarrier_init on {}, which is already initialised: mbarrier_invalidate() first", name_shared(block, offset)));
   if (arrivals < 1 || arrivals > kMaxArrivals) fail("mbarrier", site, fmt::format("mbarrier_init with {} arrivals: must be 1 to {}", arrivals, kMaxArrivals));
   const Agent agent = b.agent == kNobody ? new_agent(block, Engine::copies, offset) : b.agent;
   const u32 first_epoch = b.first_epoch + b.phase;  // epochs go on where an earlier barrier at this address stopped
   const Access access{t.agent, t.epoch, site_id(site), true, false};
   if (options_.races) touch_shared(block, offset, 8, access, t.view());
   b = MbarrierState();
+  b.block = &block;
   b.offset = offset;
   b.valid = true;
   b.expected = b.pending = arrivals;
@@ -178,7 +180,7 @@ void Machine::mbarrier_invalidate(u32 address, Site site) {
   Thread& t = me();
   MbarrierState& b = find_barrier(*t.block, address, "mbarrier_invalidate", site);
   check_barrier_ready(b, t.view(), false, site);
-  if (!b.waiters.empty()) fail("mbarrier", site, fmt::format("mbarrier_invalidate on {} while {} threads wait on it", name_shared(b.offset), b.waiters.size()));
+  if (!b.waiters.empty()) fail("mbarrier", site, fmt::format("mbarrier_invalidate on {} while {} threads wait on it", name_shared(b), b.waiters.size()));
   b.valid = false;
   if (options_.races) {
     Cell& cell = t.block->shadow[b.offset / kCellBytes];
@@ -190,7 +192,7 @@ void Machine::mbarrier_invalidate(u32 address, Site site) {
 void Machine::complete_phase(Block& block, MbarrierState& b, Site site) {
   if (b.pending != 0 || b.transaction != 0) return;
   if (!b.observed)
-    report("mbarrier", site, fmt::format("the mbarrier at {} completes phase {} although no wait has observed that phase {} completed", name_shared(b.offset), b.phase, b.phase - 1));
+    report("mbarrier", site, fmt::format("the mbarrier at {} completes phase {} although no wait has observed that phase {} completed", name_shared(b), b.phase, b.phase - 1));
   ++b.phase;
   ++progress_;
   b.pending = b.expected;
@@ -213,9 +215,9 @@ void Machine::mbarrier_arrive(u32 address, u32 arrivals, i64 bytes, Site site) {
   if (bytes < 0) fail("mbarrier", site, fmt::format("mbarrier_arrive_expect with {} bytes", bytes));
   b.transaction += bytes;
   if (b.transaction > kMaxTransaction)
-    fail("mbarrier", site, fmt::format("the mbarrier at {} expects {} bytes: more than {}", name_shared(b.offset), b.transaction, kMaxTransaction));
+    fail("mbarrier", site, fmt::format("the mbarrier at {} expects {} bytes: more than {}", name_shared(b), b.transaction, kMaxTransaction));
   if (arrivals > b.pending)
-    fail("mbarrier", site, fmt::format("{} arrives at the mbarrier at {} in phase {}, where {} of {} arrivals are pending: one arrival too many", name_thread(t), name_shared(b.offset),
+    fail("mbarrier", site, fmt::format("{} arrives at the mbarrier at {} in phase {}, where {} of {} arrivals are pending: one arrival too many", name_thread(t), name_shared(b),
                                        b.phase, b.pending, b.expected));
   if (options_.races) {
     b.building.add(t);
@@ -230,10 +232,10 @@ void Machine::mbarrier_arrive_cluster(u32 address, u32 rank, Site site) {
   if (rank >= t.cluster->blocks.size()) fail("mbarrier", site, fmt::format("mbarrier_arrive_cluster: there is no block {} in a cluster of {}", rank, t.cluster->blocks.size()));
   Block& peer = *t.cluster->blocks[rank];
   if (peer.live == 0)
-    fail("exit", site, fmt::format("{} arrives at an mbarrier of block {}, all of whose threads have returned: a peer must stay until the last remote arrival", name_thread(t), peer.index));
+    fail("exit", site, fmt::format("{} arrives at an mbarrier of {}, all of whose threads have returned: a peer must stay until the last remote arrival", name_thread(t), name_block(peer)));
   MbarrierState& b = find_barrier(peer, address, "mbarrier_arrive_cluster", site);
   check_barrier_ready(b, t.view(), &peer != t.block, site);
-  if (b.pending == 0) fail("mbarrier", site, fmt::format("{} arrives at block {}'s mbarrier at {} in phase {}, which awaits no arrival", name_thread(t), peer.index, name_shared(b.offset), b.phase));
+  if (b.pending == 0) fail("mbarrier", site, fmt::format("{} arrives at {}'s mbarrier at {} in phase {}, which awaits no arrival", name_thread(t), name_block(peer), name_shared(b), b.phase));
   if (options_.races) b.building.add_engines_only(t);
   --b.pending;
   complete_phase(peer, b, site);
@@ -241,10 +243,10 @@ void Machine::mbarrier_arrive_cluster(u32 address, u32 rank, Site site) {
 
 void Machine::complete_transaction(Block& block, u32 offset, i64 bytes, Site site) {
   MbarrierState& b = block.barriers.at(offset);
-  if (!b.valid) fail("mbarrier", site, fmt::format("a copy lands on the mbarrier at {}, which was invalidated", name_shared(offset)));
+  if (!b.valid) fail("mbarrier", site, fmt::format("a copy lands on the mbarrier at {}, which was invalidated", name_shared(b)));
   b.transaction -= bytes;
   if (b.transaction < -kMaxTransaction)
-    fail("mbarrier", site, fmt::format("{} bytes landed on the mbarrier at {} that nobody expects", -b.transaction, name_shared(b.offset)));
+    fail("mbarrier", site, fmt::format("{} bytes landed on the mbarrier at {} that nobody expects", -b.transaction, name_shared(b)));
   complete_phase(block, b, site);
 }
 
@@ -264,7 +266,7 @@ bool Machine::phase_passed(MbarrierState& b, u32 parity, bool test, Site site) {
       report("mbarrier", site,
              fmt::format("{} waits with parity {} on the mbarrier at {}, {} phases of which are complete, but it has not observed more than {}: it may be two phases behind, "
                          "which one bit of parity cannot tell",
-                         name_thread(t), parity, name_shared(b.offset), b.phase, known));
+                         name_thread(t), parity, name_shared(b), b.phase, known));
   }
   if (passed) {
     b.observed = true;
@@ -337,10 +339,35 @@ void Machine::registers(u32 count, bool acquire, Site site) {
   }
 }
 
-void Machine::grid_dependency_wait(Site) {
+void Machine::grid_dependency_wait(Site site) {
   Thread& t = me();
+  Grid* const before = t.block->grid->before;
+  if (before && !before->complete) {
+    before->waiters.push_back(&t);
+    block_on({Wait::Kind::grid, "grid_dependency_wait", site, 0, 0});
+  }
   t.block->grid_waited = true;
-  if (options_.dependent_launch && options_.races) advance(t.knowledge.seen, t.block->grid_agent, 1);
+  if (!options_.races) return;
+  if (before) acquire(t, before->released);
+  if (t.block->grid->dependent) advance(t.knowledge.seen, t.block->grid_agent, 1);
+}
+
+void Machine::grid_dependency_launch(Site site) {
+  Block& block = *me().block;
+  if (std::exchange(block.triggered, true)) return;
+  ++block.grid->triggered;
+  if (timeline_) timeline_->mark(block.process, progress_, "grid_dependency_launch", EventArguments().add("at", name_site(site)));
+  start_clusters();
+}
+
+// Everything that a block of the launch did is behind whoever knows of this, and visible to the asynchronous proxy.
+void Machine::complete_grid(Grid& grid) {
+  grid.complete = true;
+  if (options_.races && grid.after) {
+    const ClockRef everything = everything_of(grid.first_block, grid.shape.blocks, grid.agents);
+    grid.released = {join(grid.building.gathered.seen, everything), join(grid.building.gathered.fenced, everything)};
+  }
+  wake_all(grid.waiters);
 }
 
 }  // namespace foretile::emulator

@@ -100,6 +100,15 @@ ClockRef meet(const ClockRef& a, const ClockRef& b) {
   return result;
 }
 
+ClockRef everything_of(u32 first_block, u32 blocks, u32 agents) {
+  Ref<Chunk> all(new Chunk);
+  all->epoch.assign(agents, ~0u);
+  ClockRef result(new Clock);
+  result->blocks.resize(first_block + blocks);
+  for (u32 b = first_block; b < first_block + blocks; ++b) result->blocks[b] = all;
+  return result;
+}
+
 ClockRef without_threads(const ClockRef& clock, u32 threads) {
   if (!clock) return clock;
   ClockRef result(new Clock);

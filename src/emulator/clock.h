@@ -64,6 +64,7 @@ inline u32 epoch_of(const ClockRef& c, Agent a) { return c ? c->at(a) : 0; }
 void advance(ClockRef& clock, Agent a, u32 epoch);            // raises one entry, copying what is shared
 ClockRef join(const ClockRef& a, const ClockRef& b);          // the greater of each entry
 ClockRef meet(const ClockRef& a, const ClockRef& b);          // the smaller of each entry
+ClockRef everything_of(u32 first_block, u32 blocks, u32 agents);  // whatever these blocks' agents did, and will do
 ClockRef without_threads(const ClockRef& clock, u32 threads); // engines' entries only
 
 // Remembers recent joins: the 128 lanes that pass one barrier with equal clocks go on sharing one.

@@ -33,11 +33,7 @@ std::string environment(const char* name) {
 fs::path include_directory() {
   std::vector<fs::path> places;
   if (const std::string given = environment("FORETILE_INCLUDE_DIR"); !given.empty()) places.push_back(given);
-#ifdef FORETILE_INSTALLED_INCLUDE_DIR
-  places.push_back(FORETILE_INSTALLED_INCLUDE_DIR);
-#endif
-  places.push_back(fs::path(__FILE__).parent_path() / ".." / ".." / "include");
-  places.insert(places.end(), {"/usr/local/include", "/usr/include"});
+  places.insert(places.end(), {FORETILE_SOURCE_INCLUDE_DIR, FORETILE_INSTALLED_INCLUDE_DIR, "/usr/local/include", "/usr/include"});
   for (const fs::path& p : places)
     if (fs::exists(p / "foretile" / "device" / "types.h")) return fs::weakly_canonical(p);
   throw std::runtime_error("the device headers (foretile/device/types.h) were not found: set FORETILE_INCLUDE_DIR");

@@ -1,12 +1,13 @@
-// The library's own kernels on host memory.
+#include "emulator/gemm.h"
+
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include "emulator/built_in.h"
 #include "emulator/compile.h"
-#include "emulator/emulator.h"
 #include "foretile/device/legality.h"
 
 namespace foretile::emulator {
@@ -49,12 +50,21 @@ const std::vector<BuiltIn>& built_in_kernels() {
   return kernels;
 }
 
-Report emulate_gemm(const GemmRun& run, const Options& given) {
+namespace {
+
+struct Prepared {
+  Launch launch;
+  GemmSm90Arguments sm90;
+  GemmSimtArguments simt;
+};
+
+// Null where nothing is launched.
+std::unique_ptr<Prepared> prepare(const GemmRun& run) {
   const Operation& o = run.operation;
   const Configuration& c = run.configuration;
   const Problem& p = run.problem;
   if (p.m < 0 || p.n < 0 || p.k < 0 || p.batch < 0) throw std::invalid_argument(fmt::format("M, N, K and batch are {}, {}, {}, {}: none may be negative", p.m, p.n, p.k, p.batch));
-  if (p.m == 0 || p.n == 0 || p.batch == 0) return {};  // nothing is launched
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return nullptr;
   if (run.sms < 1) throw std::invalid_argument(fmt::format("sms is {}: must be at least 1", run.sms));
   if (const char* reason = why_not(o, c, p)) throw std::invalid_argument(reason);
   if (o.inputs == Alignment::tma && input_alignment(o, p, run.operands) != Alignment::tma)
@@ -63,17 +73,40 @@ Report emulate_gemm(const GemmRun& run, const Options& given) {
     throw std::invalid_argument("the operation says that D is aligned for TMA, but its pointer or leading dimension is not a multiple of 16 bytes");
 
   const KernelBody body = find_kernel(o, c);
-  const LaunchShape shape = launch_shape(o, c, p, run.sms);
-  Options options = given;
+  auto made = std::make_unique<Prepared>();
+  Launch& launch = made->launch;
+  launch.shape = launch_shape(o, c, p, run.sms);
+  launch.regions = run.regions;
+  launch.dependent = true;
   if (c.family == Family::sm90) {
-    if (!options.name_shared) options.name_shared = [o, c](u32 offset) { return name_sm90_shared(o, c, offset); };
-    if (!options.name_role) options.name_role = [](u32 warp) { return warp < 4 ? std::string("producer") : fmt::format("consumer {}", warp / 4 - 1); };
-    const GemmSm90Arguments arguments = sm90_arguments(o, c, p, run.operands, shape, encode_tensor_map);
-    return emulate(shape, [&] { body(&arguments); }, run.regions, options);
+    launch.name_shared = [o, c](u32 offset) { return name_sm90_shared(o, c, offset); };
+    launch.name_role = [](u32 warp) { return warp < 4 ? std::string("producer") : fmt::format("consumer {}", warp / 4 - 1); };
+    made->sm90 = sm90_arguments(o, c, p, run.operands, launch.shape, encode_tensor_map);
+    made->sm90.weights_ready = run.weights_ready;
+    launch.body = [body, arguments = &made->sm90] { body(arguments); };
+  } else {
+    launch.name_shared = [c](u32 offset) { return name_simt_shared(c, offset); };
+    made->simt = simt_arguments(c, p, run.operands, launch.shape);
+    launch.body = [body, arguments = &made->simt] { body(arguments); };
   }
-  if (!options.name_shared) options.name_shared = [c](u32 offset) { return name_simt_shared(c, offset); };
-  const GemmSimtArguments arguments = simt_arguments(c, p, run.operands, shape);
-  return emulate(shape, [&] { body(&arguments); }, run.regions, options);
+  for (Region& r : launch.regions) r.ready |= run.weights_ready && r.base == run.operands.b.data;
+  return made;
+}
+
+}  // namespace
+
+Report emulate_gemm(const GemmRun& run, const Options& options) { return emulate_gemms({run}, options); }
+
+Report emulate_gemms(const std::vector<GemmRun>& runs, const Options& options) {
+  std::vector<std::unique_ptr<Prepared>> kernels;
+  std::vector<Launch> chain;
+  for (const GemmRun& run : runs)
+    if (auto kernel = prepare(run)) {
+      if (chain.empty()) kernel->launch.dependent = false;  // of what stands before the chain, Options speaks
+      chain.push_back(kernel->launch);
+      kernels.push_back(std::move(kernel));
+    }
+  return emulate(chain, options);
 }
 
 }  // namespace foretile::emulator

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
+
+#include "emulator/trace.h"
 
 namespace foretile::emulator {
 
@@ -27,19 +30,32 @@ Machine& Machine::current() {
   return *the_machine;
 }
 
-Machine::Machine(const LaunchShape& shape, const std::function<void()>& body, const std::vector<Region>& regions, const Options& options)
-    : shape_(shape), body_(body), regions_(regions), options_(options), rng_(options.seed * 2654435761u + 12345) {
+Machine::Machine(const std::vector<Launch>& chain, const Options& options)
+    : chain_(chain), options_(options), timeline_(options.timeline ? options.timeline->writer_.get() : nullptr), rng_(options.seed * 2654435761u + 12345) {
   const auto require = [](bool ok, const char* message) {
     if (!ok) throw std::invalid_argument(message);
   };
-  require(shape.threads > 0 && shape.threads % kWarp == 0 && shape.threads <= 1024, "threads a block must be a multiple of 32, at most 1024");
-  require(shape.cluster >= 1 && shape.cluster <= 16, "a cluster has 1 to 16 blocks");
-  require(shape.blocks > 0 && shape.blocks % shape.cluster == 0, "the grid must be a positive multiple of the cluster");
-  require(shape.blocks < (1u << (32 - kAgentBits)), "the emulator runs grids of fewer than 2^20 blocks");
-  require(shape.shared_bytes <= 227 * 1024, "a block has at most 227 KiB of shared memory");
-  require(shape.registers >= 0 && i64(shape.registers) * shape.threads <= 65536, "a block has at most 65,536 registers");
-  cluster_count_ = shape.blocks / shape.cluster;
-  engine_names_.resize(shape.blocks);
+  u32 blocks = 0;
+  for (const Launch& launch : chain) {
+    const LaunchShape& shape = launch.shape;
+    require(shape.threads > 0 && shape.threads % kWarp == 0 && shape.threads <= 1024, "threads a block must be a multiple of 32, at most 1024");
+    require(shape.cluster >= 1 && shape.cluster <= 16, "a cluster has 1 to 16 blocks");
+    require(shape.blocks > 0 && shape.blocks % shape.cluster == 0, "the grid must be a positive multiple of the cluster");
+    require(shape.blocks < (1u << (32 - kAgentBits)) - blocks, "the emulator runs grids of fewer than 2^20 blocks, a chain's together");
+    require(shape.shared_bytes <= 227 * 1024, "a block has at most 227 KiB of shared memory");
+    require(shape.registers >= 0 && i64(shape.registers) * shape.threads <= 65536, "a block has at most 65,536 registers");
+    auto grid = std::make_unique<Grid>();
+    grid->launch = &launch;
+    grid->shape = shape;
+    grid->cluster_count = shape.blocks / shape.cluster;
+    grid->first_block = blocks;
+    grid->before = grids_.empty() ? nullptr : grids_.back().get();
+    grid->dependent = grid->before ? launch.dependent : launch.dependent || options.dependent_launch;
+    if (grid->before) grid->before->after = grid.get();
+    grids_.push_back(std::move(grid));
+    blocks += shape.blocks;
+  }
+  engine_names_.resize(blocks);
   report_.seed = options.seed;
   if (options_.scheduling == Scheduling::priority)
     // Where in the run a priority drops matters on every scale, and its length is unknown: log-uniform.
@@ -54,6 +70,7 @@ Machine::~Machine() {
 Report Machine::run() {
   Machine* const outer = the_machine;
   the_machine = this;
+  if (timeline_) timeline_->begin_run();
   try {
     start_clusters();
     loop();
@@ -65,40 +82,56 @@ Report Machine::run() {
   }
   abort_all();
   the_machine = outer;
+  if (timeline_) timeline_->end_run(progress_);
   if (foreign_) std::rethrow_exception(foreign_);
   return std::move(report_);
 }
 
+// Launches start in order: a dependent one when every block of the one before has said so, another when that is complete.
 void Machine::start_clusters() {
-  const u32 resident = options_.resident_blocks ? options_.resident_blocks : kMaxResidentThreads / shape_.threads;
-  const u32 limit = std::max(1u, resident / shape_.cluster);
-  while (next_cluster_ < cluster_count_ && clusters_.size() < limit) start_cluster(next_cluster_++);
+  for (const auto& g : grids_) {
+    Grid& grid = *g;
+    if (grid.before && !grid.before->complete && !(grid.dependent && grid.before->triggered == grid.before->shape.blocks)) return;
+    const u32 cluster = grid.shape.cluster;
+    while (grid.next_cluster < grid.cluster_count) {
+      const bool fits = options_.resident_blocks ? resident_blocks_ + cluster <= options_.resident_blocks
+                                                 : threads_.size() + std::size_t(cluster) * grid.shape.threads <= kMaxResidentThreads;
+      if (!fits && !clusters_.empty()) return;
+      start_cluster(grid);
+    }
+  }
 }
 
-void Machine::start_cluster(u32 index) {
+void Machine::start_cluster(Grid& grid) {
+  const LaunchShape& shape = grid.shape;
   auto cluster = std::make_unique<Cluster>();
-  for (u32 rank = 0; rank < shape_.cluster; ++rank) {
+  cluster->grid = &grid;
+  const u32 index = grid.next_cluster++;
+  ++grid.resident;
+  resident_blocks_ += shape.cluster;
+  for (u32 rank = 0; rank < shape.cluster; ++rank) {
     auto block = std::make_unique<Block>();
     Block& b = *block;
-    b.index = index * shape_.cluster + rank;
+    b.index = grid.first_block + index * shape.cluster + rank;
     b.rank = rank;
+    b.grid = &grid;
     b.cluster = cluster.get();
-    b.shared.assign(shape_.shared_bytes, 0xFF);  // a NaN in every floating-point format
-    if (options_.races) b.shadow = std::make_unique<Cell[]>(shape_.shared_bytes / kCellBytes + 1);
-    b.warps = std::vector<Warp>(shape_.threads / kWarp);
+    b.shared.assign(shape.shared_bytes, 0xFF);  // a NaN in every floating-point format
+    if (options_.races) b.shadow = std::make_unique<Cell[]>(shape.shared_bytes / kCellBytes + 1);
+    b.warps = std::vector<Warp>(shape.threads / kWarp);
     for (u32 w = 0; w < b.warps.size(); ++w) b.warps[w].index = w, b.warps[w].block = &b, b.warps[w].priority = i64(rng_() >> 16) + 1;
-    b.next_agent = shape_.threads;
-    b.warpgroups = std::vector<Warpgroup>((shape_.threads + kWarpgroup - 1) / kWarpgroup);
+    b.next_agent = shape.threads;
+    b.warpgroups = std::vector<Warpgroup>((shape.threads + kWarpgroup - 1) / kWarpgroup);
     for (u32 g = 0; g < b.warpgroups.size(); ++g) {
       b.warpgroups[g].index = g;
-      b.warpgroups[g].register_count = u32(shape_.registers);
+      b.warpgroups[g].register_count = u32(shape.registers);
       b.warpgroups[g].agent = new_agent(b, Engine::matrix, g);
       for (int part = 1; part < 4; ++part) new_agent(b, Engine::matrix, g);
     }
-    if (options_.dependent_launch) b.grid_agent = new_agent(b, Engine::grid, 0);
-    b.live = shape_.threads;
-    cluster->live += shape_.threads;
-    for (u32 i = 0; i < shape_.threads; ++i) {
+    if (grid.dependent) b.grid_agent = new_agent(b, Engine::grid, 0);
+    b.live = shape.threads;
+    cluster->live += shape.threads;
+    for (u32 i = 0; i < shape.threads; ++i) {
       std::unique_ptr<Thread> t;
       if (idle_.empty()) {
         t = std::make_unique<Thread>();
@@ -114,11 +147,13 @@ void Machine::start_cluster(u32 index) {
       t->cluster = cluster.get();
       t->index = i;
       t->agent = make_agent(b.index, i);
+      if (grid.before && !grid.dependent) t->knowledge = grid.before->released;
       t->context.prepare(t->stack, i, &Machine::thread_entry);
       b.threads.push_back(t.get());
       make_ready(*t);
       threads_.push_back(std::move(t));
     }
+    if (timeline_) show_block(b);
     cluster->blocks.push_back(std::move(block));
   }
   clusters_.push_back(std::move(cluster));
@@ -158,6 +193,9 @@ void Machine::reap(Cluster& cluster) {
   const auto first = std::stable_partition(threads_.begin(), threads_.end(), [&](const auto& t) { return !mine(t); });
   std::move(first, threads_.end(), std::back_inserter(idle_));
   threads_.erase(first, threads_.end());
+  Grid& grid = *cluster.grid;
+  resident_blocks_ -= grid.shape.cluster;
+  if (--grid.resident == 0 && grid.next_cluster == grid.cluster_count) complete_grid(grid);
   clusters_.erase(std::find_if(clusters_.begin(), clusters_.end(), [&](const auto& c) { return c.get() == &cluster; }));
 }
 
@@ -179,7 +217,7 @@ void Machine::thread_entry() {
 void Machine::thread_main() {
   Thread& t = *current_;
   try {
-    if (!aborting_) body_();
+    if (!aborting_) t.block->grid->launch->body();
     if (!aborting_) thread_exit(t);
   } catch (const Failure&) {
     failed_ = true;
@@ -202,6 +240,8 @@ void Machine::thread_exit(Thread& t) {
       report("exit", nowhere, name_thread(t) + " returns while its bulk stores may still read shared memory: bulk_wait_read<0>() is missing");
   }
   t.state = Thread::State::done;
+  if (timeline_) show_exit(t);
+  if (options_.races && b.grid->after) b.grid->building.add(t);
   --b.live;
   if (!t.warp().rendezvous.members.empty() && t.warp().rendezvous.call != std::string_view("sync_warp"))
     fail("divergence", t.warp().rendezvous.site, name_thread(t) + " returned while other lanes of its warp are at " +
@@ -221,7 +261,7 @@ void Machine::thread_exit(Thread& t) {
 
 void Machine::block_exit(Block& b) {
   const Site nowhere{};
-  const std::string name = "block " + std::to_string(b.index);
+  const std::string name = name_block(b);
   if (b.copies) report("exit", nowhere, name + " returns with " + std::to_string(b.copies) + " asynchronous copies in flight into its shared memory");
   for (const Warpgroup& g : b.warpgroups)
     if (g.open_used || g.committed > g.retired)
@@ -230,12 +270,14 @@ void Machine::block_exit(Block& b) {
   if (options_.races && !b.copies)
     for (const auto& [offset, m] : b.barriers)
       if (m.last_copy && std::none_of(b.threads.begin(), b.threads.end(), [&, &m = m](const Thread* t) { return epoch_of(t->knowledge.seen, m.agent) >= m.last_copy; }))
-        report("exit", sites_[m.init.site], fmt::format("{} returns although no thread waited for the last copy that signals the mbarrier at {}: it may land after the block is gone", name, name_shared(offset)));
+        report("exit", sites_[m.init.site], fmt::format("{} returns although no thread waited for the last copy that signals the mbarrier at {}: it may land after the block is gone", name, name_shared(m)));
   for (const auto& [offset, m] : b.barriers)
     if (m.valid && (m.pending != m.expected || m.transaction != 0))
       report("mbarrier", sites_[m.init.site], fmt::format("{} returns with the mbarrier at {} in the middle of phase {}: {} of {} arrivals pending, {} bytes awaited. Its counts do not add up",
-                                                         name, name_shared(offset), m.phase, m.pending, m.expected, m.transaction));
-  if (options_.dependent_launch && !b.grid_waited)
+                                                         name, name_shared(m), m.phase, m.pending, m.expected, m.transaction));
+  b.grid->agents = std::max(b.grid->agents, b.next_agent);
+  if (!std::exchange(b.triggered, true)) ++b.grid->triggered;
+  if (b.grid->dependent && !b.grid_waited)
     report("dependent-launch", nowhere, name + " returns without grid_dependency_wait(): the kernel after it could start before the one before it is complete");
 }
 
@@ -293,12 +335,15 @@ void Machine::block_on(Wait wait) {
   Thread& t = *current_;
   t.wait = wait;
   t.state = Thread::State::blocked;
+  if (timeline_) show_wait(t);
   switch_from(t);
   t.wait.kind = Wait::Kind::nothing;
 }
 
 void Machine::wake(Thread& t) {
-  if (t.state == Thread::State::blocked) make_ready(t);
+  if (t.state != Thread::State::blocked) return;
+  if (timeline_) show_wake(t);
+  make_ready(t);
 }
 
 void Machine::wake_all(std::vector<Thread*>& waiters) {
@@ -404,14 +449,18 @@ Effect Machine::enter(Site site, const char* call, bool counted) {
   return effect;
 }
 
-Report emulate(const LaunchShape& shape, const std::function<void()>& body, const std::vector<Region>& regions, const Options& options) {
-  Machine machine(shape, body, regions, options);
+Report emulate(const std::vector<Launch>& chain, const Options& options) {
+  Machine machine(chain, options);
   if (!options.trace) return machine.run();
   Trace trace;
   const TraceScope scope(trace);
   Report report = machine.run();
   report.accesses = trace.finish();
   return report;
+}
+
+Report emulate(const LaunchShape& shape, const std::function<void()>& body, const std::vector<Region>& regions, const Options& options) {
+  return emulate({{shape, body, regions}}, options);
 }
 
 }  // namespace foretile::emulator

@@ -16,9 +16,10 @@
 #include <vector>
 
 #include "emulator/clock.h"
-#include "emulator/emulator.h"
+#include "foretile/emulator.h"
 #include "emulator/fiber.h"
 #include "emulator/shadow.h"
+#include "emulator/timeline.h"
 #include "foretile/device/vocabulary/vocabulary.h"
 
 namespace foretile::emulator {
@@ -29,6 +30,7 @@ constexpr u32 kWarp = 32, kWarpgroup = 128;
 
 struct Block;
 struct Cluster;
+struct Grid;
 struct Thread;
 
 // Thrown through a fiber: the run cannot go on (the finding is already in the report), or another thread failed.
@@ -43,11 +45,19 @@ struct Release {
 };
 
 struct Wait {
-  enum class Kind { nothing, mbarrier, named_barrier, cluster, collective, bulk, registers, testing, polling } kind = Kind::nothing;
+  enum class Kind { nothing, mbarrier, named_barrier, cluster, collective, bulk, registers, grid, testing, polling } kind = Kind::nothing;
   const char* call = "";
   Site site{};
   u32 address = 0;  // of the mbarrier; id of a named barrier; registers wanted
   u64 detail = 0;   // phase awaited; members of a collective; groups allowed to stay pending
+
+  bool same_as(const Wait& o) const { return kind == o.kind && site.line == o.site.line && site.file == o.site.file && address == o.address && detail == o.detail; }
+};
+
+// On the timeline: the lanes of a warp that wait for the same thing.
+struct WarpWait {
+  Wait wait;
+  u32 span = 0, lanes = 0, most = 0;
 };
 
 // One thread's bulk stores. Groups complete in order; epochs of its two agents count groups from 1.
@@ -62,6 +72,7 @@ struct BulkGroups {
 };
 
 struct MbarrierState {
+  const Block* block = nullptr;
   u32 offset = 0;
   bool valid = false;
   u32 expected = 0, pending = 0;
@@ -121,6 +132,8 @@ struct Warp {
   std::array<u32, kWarp> address{};             // operands of the collective under way, by lane
   std::array<std::array<u32, 4>, kWarp> data{};
   u32 elected = 0;
+  u32 track = 0, life = 0;  // on the timeline
+  std::vector<WarpWait> waits;
 };
 
 struct Warpgroup {
@@ -134,10 +147,30 @@ struct Warpgroup {
   bool open_used = false;            // wgmmas issued since the last commit
   bool fenced = false;               // a wgmma_fence came since the last wait
   u32 register_count = 0;            // a thread, where the launch tells it
+  struct Shown { u32 group = 0, span = 0, multiplies = 0; };
+  u32 track = 0;                     // on the timeline, with the groups in flight
+  std::deque<Shown> groups;
+};
+
+// A launch, and how far it has come.
+struct Grid {
+  const Launch* launch = nullptr;
+  LaunchShape shape;
+  Grid *before = nullptr, *after = nullptr;  // in the chain
+  bool dependent = false;
+  u32 first_block = 0;    // blocks are numbered through the chain
+  u32 next_cluster = 0, cluster_count = 0, resident = 0;
+  u32 triggered = 0;      // blocks that called grid_dependency_launch() or returned
+  bool complete = false;
+  u32 agents = 0;         // the most that one of its blocks has
+  Release building;       // what its threads know when they return
+  Knowledge released;     // by its completion
+  std::vector<Thread*> waiters;
 };
 
 struct Block {
   u32 index = 0, rank = 0;
+  Grid* grid = nullptr;
   Cluster* cluster = nullptr;
   std::vector<u8> shared;
   std::unique_ptr<Cell[]> shadow;
@@ -150,12 +183,22 @@ struct Block {
   u32 next_agent = 0;
   u32 copies = 0;        // asynchronous copies in flight that touch this block's shared memory
   i64 register_pool = 0;
-  bool grid_waited = false;
+  bool grid_waited = false, triggered = false;
   Agent grid_agent = kNobody;
   std::vector<Thread*> register_waiters;
+  struct ShownLoad {
+    std::string name;
+    u32 barrier, phase, span, boxes, in_flight;
+    u64 bytes;
+  };
+  u32 process = 0, load_track = 0, store_track = 0;  // on the timeline, with the loads in flight
+  std::vector<ShownLoad> loads;
+
+  u32 index_in_grid() const { return index - grid->first_block; }
 };
 
 struct Cluster {
+  Grid* grid = nullptr;
   std::vector<std::unique_ptr<Block>> blocks;
   u32 live = 0;
   u32 generation = 0, arrived = 0;
@@ -204,14 +247,13 @@ struct Effect {
 
 class Machine {
  public:
-  Machine(const LaunchShape& shape, const std::function<void()>& body, const std::vector<Region>& regions, const Options& options);
+  Machine(const std::vector<Launch>& chain, const Options& options);
   ~Machine();
   Report run();
   static Machine& current();
 
   // ---- vocabulary.cc ----
   Thread& me() { return *current_; }
-  const LaunchShape& shape() const { return shape_; }
   // Every synchronising call begins here: counts its site, offers a switch, and says how a mutation changes it.
   Effect enter(Site site, const char* call, bool counted = false);
   void maybe_yield();
@@ -232,6 +274,7 @@ class Machine {
   bool elect_one(Site site);
   void registers(u32 count, bool acquire, Site site);
   void grid_dependency_wait(Site site);
+  void grid_dependency_launch(Site site);
 
   // ---- memory.cc ----
   void shared_access(u32 address, void* data, u32 bytes, bool store, Site site);
@@ -259,7 +302,7 @@ class Machine {
  private:
   // ---- machine.cc ----
   void start_clusters();
-  void start_cluster(u32 index);
+  void start_cluster(Grid& grid);
   void loop();
   void abort_all();
   static void thread_entry();
@@ -289,7 +332,12 @@ class Machine {
   std::string name_threads(const Block& block, const std::vector<u32>& threads) const;
   std::string name_thread(const Thread& t) const;
   std::string name_agent(Agent a) const;
-  std::string name_shared(u32 offset) const;
+  std::string name_block(const Block& block) const { return name_block(block.index); }
+  std::string name_block(u32 index) const;
+  std::string name_shared(const Block& block, u32 offset) const { return name_shared(*block.grid, offset); }
+  std::string name_shared(const MbarrierState& b) const { return name_shared(*b.block->grid, b.offset); }
+  std::string name_shared(const Grid& grid, u32 offset) const;
+  std::string name_role(const Grid& grid, u32 warp) const;  // " (producer)", or nothing
   static std::string name_site(Site site);
   u32 site_id(Site site);
 
@@ -297,6 +345,7 @@ class Machine {
   template <class Last> void collective(Rendezvous& r, u32 members, const char* call, Site site, std::array<u64, 3> operands, bool one_site, Last&& last);
   void complete_named(NamedBarrier& b, u32 id);
   void complete_cluster(Cluster& c);
+  void complete_grid(Grid& grid);
   MbarrierState& find_barrier(Block& block, u32 address, const char* call, Site site);
   void check_barrier_ready(const MbarrierState& b, const View& view, bool async, Site site);
   void complete_phase(Block& block, MbarrierState& b, Site site);
@@ -308,7 +357,7 @@ class Machine {
   u8* shared_bytes(Block& block, u32 address, u32 bytes, u32 alignment, const char* call, Site site);
   void touch_shared(Block& block, u32 offset, u32 bytes, const Access& a, const View& view);
   void touch_global(const void* address, u64 bytes, const Access& a, const View& view);
-  const Region* find_region(const void* address, u64 bytes, bool store);
+  const Region* find_region(const Grid& grid, const void* address, u64 bytes, bool store);
   bool check_global(const void* address, u64 bytes, bool store, const View& view, const char* call, Site site);
   bool seen_before(Hazard hazard, const Record* before, const Access& now);
   void on_hazard(Hazard hazard, const Record* before, const Access& now, const std::string& place);
@@ -328,13 +377,28 @@ class Machine {
   void load_operand(Block& block, u64 descriptor, int rows, bool transposed, const MatrixMultiply& op, const Access& a, float* out);
   void retire(Warpgroup& g, u32 upto, Site site);
 
+  // ---- timeline.cc: only with a timeline ----
+  void show_block(Block& b);
+  void show_exit(Thread& t);
+  void show_wait(Thread& t);
+  void show_wake(Thread& t);
+  std::string name_of_shared(const Block& block, u32 address) const;
+  EventArguments box_arguments(const Block& block, u32 address, BoxCorner corner, Site site) const;
+  u32 show_load(Block& block, const char* call, u32 destination, const MbarrierState& barrier, BoxCorner corner, u32 blocks, u64 bytes, Site site);
+  void show_landed(Block& block, u32 span);
+  u32 show_store(Block& block, u32 source, BoxCorner corner, u32 group, u64 bytes, Site site);
+  void show_multiply(Block& block, Warpgroup& g, const MatrixMultiply& op);
+  void show_retired(Warpgroup& g, u32 upto);
+
   enum class Engine : u8 { copies, matrix, bulk_reads, bulk_writes, grid };
   Agent new_agent(Block& b, Engine engine, u32 detail);
 
-  const LaunchShape shape_;
-  const std::function<void()>& body_;
-  const std::vector<Region>& regions_;
+  const Grid& grid_of(Agent a) const;
+
+  const std::vector<Launch>& chain_;
   const Options& options_;
+  Timeline::Writer* const timeline_;  // or null
+  std::vector<std::unique_ptr<Grid>> grids_;  // in the order of the chain
   std::mt19937_64 rng_;
   Report report_;
   std::exception_ptr foreign_;  // an exception of the kernel that is not the emulator's
@@ -347,7 +411,7 @@ class Machine {
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<std::unique_ptr<Thread>> idle_;       // finished, kept for their stacks
   Thread* current_ = nullptr;
-  u32 next_cluster_ = 0, cluster_count_ = 0;
+  u32 resident_blocks_ = 0;
   bool failed_ = false, aborting_ = false;
 
   std::deque<Thread*> ready_;                            // round robin, random

@@ -1,6 +1,7 @@
 // Lane accesses to shared and global memory, and the checks of every access.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "emulator/collective.h"
@@ -20,22 +21,23 @@ u8* Machine::shared_bytes(Block& block, u32 address, u32 bytes, u32 alignment, c
     fail("out-of-bounds", site, fmt::format("{} of {} bytes at shared{:+#x} at {}: the block has {} bytes of shared memory", call, bytes, i64(address) - kSharedBase, name_site(site),
                                             block.shared.size()));
   if (address % alignment)
-    fail("misaligned", site, fmt::format("{} at {} at {}: the address must be a multiple of {}", call, name_shared(address - kSharedBase), name_site(site), alignment));
+    fail("misaligned", site, fmt::format("{} at {} at {}: the address must be a multiple of {}", call, name_shared(block, address - kSharedBase), name_site(site), alignment));
   return block.shared.data() + (address - kSharedBase);
 }
 
 void Machine::touch_shared(Block& block, u32 offset, u32 bytes, const Access& a, const View& view) {
   for_cells(offset, bytes, [&](u64 index, u16 mask) {
     touch_cell(block.shadow[index], mask, a, view, [&](Hazard hazard, const Record* before) {
-      if (!seen_before(hazard, before, a)) on_hazard(hazard, before, a, name_shared(std::max<u32>(offset, u32(index) * kCellBytes)));
+      if (!seen_before(hazard, before, a)) on_hazard(hazard, before, a, name_shared(block, std::max<u32>(offset, u32(index) * kCellBytes)));
     });
   });
 }
 
 void Machine::touch_global(const void* address, u64 bytes, const Access& a, const View& view) {
-  // Only what the launch may write can race.
-  const Region* region = find_region(address, bytes, true);
-  if (!region) return;
+  // Only what some launch may write can race.
+  const auto writer = std::find_if(grids_.begin(), grids_.end(), [&](const auto& g) { return find_region(*g, address, bytes, true); });
+  if (writer == grids_.end()) return;
+  const Region* region = find_region(grid_of(view.self), address, bytes, false);
   const auto at = reinterpret_cast<std::uintptr_t>(address), base = reinterpret_cast<std::uintptr_t>(region->base);
   for_cells(at, bytes, [&](u64 index, u16 mask) {
     touch_cell(global_shadow_.cell(index), mask, a, view, [&](Hazard hazard, const Record* before) {
@@ -45,9 +47,9 @@ void Machine::touch_global(const void* address, u64 bytes, const Access& a, cons
 }
 
 // The region that holds the whole range; with overlapping ones, a writable one where `store`.
-const Region* Machine::find_region(const void* address, u64 bytes, bool store) {
+const Region* Machine::find_region(const Grid& grid, const void* address, u64 bytes, bool store) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  for (const Region& r : regions_) {
+  for (const Region& r : grid.launch->regions) {
     const auto base = reinterpret_cast<std::uintptr_t>(r.base);
     if ((!store || r.writable) && at >= base && at - base <= r.bytes && bytes <= r.bytes - (at - base)) return &r;
   }
@@ -55,12 +57,13 @@ const Region* Machine::find_region(const void* address, u64 bytes, bool store) {
 }
 
 bool Machine::check_global(const void* address, u64 bytes, bool store, const View& view, const char* call, Site site) {
-  const Region* region = find_region(address, bytes, store);
+  const Grid& grid = grid_of(view.self);  // `view` is the issuing thread's, also when an asynchronous copy asks
+  const Region* region = find_region(grid, address, bytes, store);
   if (!region) {
-    const Region* other = find_region(address, bytes, false);
+    const Region* other = find_region(grid, address, bytes, false);
     std::string where = other ? fmt::format("{}, which this launch may only read", other->name) : "no operand";
     if (!other)
-      for (const Region& r : regions_) {
+      for (const Region& r : grid.launch->regions) {
         const i64 past = i64(reinterpret_cast<std::uintptr_t>(address)) - i64(reinterpret_cast<std::uintptr_t>(r.base));
         if (past >= -4096 && past < i64(r.bytes) + 65536) {
           where += fmt::format(" ({:+} bytes from the start of {}, which has {})", past, r.name, r.bytes);
@@ -70,10 +73,9 @@ bool Machine::check_global(const void* address, u64 bytes, bool store, const Vie
     report("out-of-bounds", site, fmt::format("{} of {} bytes of global memory at {} lies in {}", call, bytes, name_site(site), where));
     return false;
   }
-  if (options_.dependent_launch && options_.races && !(region->ready && !store)) {
-    // `view` is the issuing thread's, also when an asynchronous copy asks.
-    const Agent grid = make_agent(view.self >> kAgentBits, shape_.threads + 4 * u32(ceil_div(shape_.threads, kWarpgroup)));
-    if (!view.knows(grid, 1))
+  if (grid.dependent && options_.races && !(region->ready && !store)) {
+    const Agent before = make_agent(view.self >> kAgentBits, grid.shape.threads + 4 * u32(ceil_div(grid.shape.threads, kWarpgroup)));
+    if (!view.knows(before, 1))
       report("dependent-launch", site, fmt::format("{} touches {} at {} before grid_dependency_wait()", call, region->name, name_site(site)));
   }
   return true;

@@ -45,6 +45,7 @@ std::size_t Machine::report(const char* kind, Site site, const std::string& text
     return it->second;
   }
   report_.findings.push_back({kind, text, site, 1});
+  if (timeline_ && current_) timeline_->mark(current_->block->process, progress_, kind, EventArguments().add("at", name_site(site)).add("finding", text));
   if (report_.findings.size() == kMaxFindings) report_.findings.push_back({"stopped", fmt::format("{} different findings are enough: the run was stopped", kMaxFindings), {}, 1});
   if (report_.findings.size() > kMaxFindings) throw Failure();
   return it->second;
@@ -61,36 +62,52 @@ std::string Machine::name_site(Site site) {
   return fmt::format("{}:{}", slash ? slash + 1 : site.file, site.line);
 }
 
-std::string Machine::name_thread(const Thread& t) const {
-  const std::string role = options_.name_role ? options_.name_role(t.warp_index()) : "";
-  return fmt::format("block {} warp {} lane {}{}", t.block->index, t.warp_index(), t.lane(), role.empty() ? "" : " (" + role + ")");
+const Grid& Machine::grid_of(Agent a) const {
+  const u32 block = a >> kAgentBits;
+  std::size_t i = grids_.size() - 1;
+  while (block < grids_[i]->first_block) --i;
+  return *grids_[i];
 }
 
+std::string Machine::name_block(u32 index) const {
+  const Grid& grid = grid_of(make_agent(index, 0));
+  std::string name = fmt::format("block {}", index - grid.first_block);
+  if (grids_.size() == 1) return name;
+  const auto place = std::find_if(grids_.begin(), grids_.end(), [&](const auto& g) { return g.get() == &grid; }) - grids_.begin();
+  return fmt::format("kernel {} {}", place + 1, name);
+}
+
+std::string Machine::name_role(const Grid& grid, u32 warp) const {
+  const std::string role = grid.launch->name_role ? grid.launch->name_role(warp) : "";
+  return role.empty() ? role : " (" + role + ")";
+}
+
+std::string Machine::name_thread(const Thread& t) const { return name_agent(t.agent); }
+
 std::string Machine::name_agent(Agent a) const {
-  const u32 block = a >> kAgentBits, index = a & ((1u << kAgentBits) - 1);
-  if (index < shape_.threads) {
-    const std::string role = options_.name_role ? options_.name_role(index / kWarp) : "";
-    return fmt::format("block {} warp {} lane {}{}", block, index / kWarp, index % kWarp, role.empty() ? "" : " (" + role + ")");
-  }
-  const EngineName& e = engine_names_[block][index - shape_.threads];
+  const u32 index = a & ((1u << kAgentBits) - 1);
+  const Grid& grid = grid_of(a);
+  const std::string block = name_block(a >> kAgentBits);
+  if (index < grid.shape.threads) return fmt::format("{} warp {} lane {}{}", block, index / kWarp, index % kWarp, name_role(grid, index / kWarp));
+  const EngineName& e = engine_names_[a >> kAgentBits][index - grid.shape.threads];
   switch (e.engine) {
-    case Engine::copies: return fmt::format("block {}'s copy engine for {}", block, name_shared(e.detail));
-    case Engine::matrix: return fmt::format("block {} warpgroup {}'s matrix unit", block, e.detail);
-    case Engine::bulk_reads: return fmt::format("the bulk store of block {} thread {} (reading its source)", block, e.detail);
-    case Engine::bulk_writes: return fmt::format("the bulk store of block {} thread {} (writing)", block, e.detail);
+    case Engine::copies: return fmt::format("{}'s copy engine for {}", block, name_shared(grid, e.detail));
+    case Engine::matrix: return fmt::format("{} warpgroup {}'s matrix unit", block, e.detail);
+    case Engine::bulk_reads: return fmt::format("the bulk store of {} thread {} (reading its source)", block, e.detail);
+    case Engine::bulk_writes: return fmt::format("the bulk store of {} thread {} (writing)", block, e.detail);
     case Engine::grid: return "the kernel before";
   }
   return "?";
 }
 
-std::string Machine::name_shared(u32 offset) const {
-  const std::string name = options_.name_shared ? options_.name_shared(offset) : "";
+std::string Machine::name_shared(const Grid& grid, u32 offset) const {
+  const std::string name = grid.launch->name_shared ? grid.launch->name_shared(offset) : "";
   return fmt::format("shared+0x{:x}{}", offset, name.empty() ? "" : " (" + name + ")");
 }
 
 // "warps 4-7" where whole warps are meant, threads otherwise.
 std::string Machine::name_threads(const Block& block, const std::vector<u32>& threads) const {
-  std::vector<bool> in(shape_.threads);
+  std::vector<bool> in(block.threads.size());
   for (u32 t : threads) in[t] = true;
   const auto ranges = [](const std::vector<bool>& v) {
     std::string out;
@@ -103,19 +120,14 @@ std::string Machine::name_threads(const Block& block, const std::vector<u32>& th
     }
     return out;
   };
-  std::vector<bool> warps(shape_.threads / kWarp);
+  std::vector<bool> warps(block.warps.size());
   bool whole = true;
   for (u32 w = 0; w < warps.size(); ++w) {
     const u32 n = u32(std::count(in.begin() + w * kWarp, in.begin() + (w + 1) * kWarp, true));
     warps[w] = n > 0;
     whole &= n == 0 || n == kWarp;
   }
-  std::string out = fmt::format("block {} {} {}", block.index, whole ? "warp" : "thread", whole ? ranges(warps) : ranges(in));
-  if (options_.name_role) {
-    const std::string role = options_.name_role(threads.front() / kWarp);
-    if (!role.empty()) out += " (" + role + ")";
-  }
-  return out;
+  return fmt::format("{} {} {}{}", name_block(block), whole ? "warp" : "thread", whole ? ranges(warps) : ranges(in), name_role(*block.grid, threads.front() / kWarp));
 }
 
 std::string Machine::describe(const Wait& wait, const Block& block) {
@@ -125,7 +137,7 @@ std::string Machine::describe(const Wait& wait, const Block& block) {
       if (it == block.barriers.end()) return "wait for an mbarrier that is gone";
       const MbarrierState& b = it->second;
       std::string out = fmt::format("wait for phase {} (parity {}) of the mbarrier at {}, which is in phase {}: {} of {} arrivals pending", wait.detail,
-                                    wait.detail & 1, name_shared(b.offset), b.phase, b.pending, b.expected);
+                                    wait.detail & 1, name_shared(b), b.phase, b.pending, b.expected);
       if (b.transaction > 0) out += fmt::format(", {} bytes missing", b.transaction);
       if (b.transaction < 0) out += fmt::format(", {} bytes more than expected", -b.transaction);
       return out;
@@ -139,6 +151,11 @@ std::string Machine::describe(const Wait& wait, const Block& block) {
     case Wait::Kind::bulk: return fmt::format("wait until at most {} bulk store groups are pending", wait.detail);
     case Wait::Kind::registers:
       return fmt::format("wait for {} registers a thread: the block's pool has {} left for a warpgroup", wait.address, block.register_pool / kWarpgroup);
+    case Wait::Kind::grid: {
+      const Grid& before = *block.grid->before;
+      return fmt::format("wait for the kernel before to complete: {} of its {} blocks have not returned", (before.cluster_count - before.next_cluster + before.resident) * before.shape.cluster,
+                         before.shape.blocks);
+    }
     case Wait::Kind::testing: {
       Wait mbarrier = wait;
       mbarrier.kind = Wait::Kind::mbarrier;
@@ -165,9 +182,10 @@ void Machine::report_stuck(const char* kind) {
     else groups.push_back({t->block, t->wait.site, what, {t->index}});
   }
   std::string text = fmt::format("{} threads can never go on", stuck);
-  if (next_cluster_ < cluster_count_)
-    text += fmt::format(" (blocks {} to {} have not started: only {} are resident at once)", next_cluster_ * shape_.cluster, shape_.blocks - 1,
-                        clusters_.size() * shape_.cluster);
+  for (const auto& g : grids_)
+    if (g->next_cluster > 0 && g->next_cluster < g->cluster_count)
+      text += fmt::format(" (blocks {} to {}{} have not started: only {} are resident at once)", g->next_cluster * g->shape.cluster, g->shape.blocks - 1,
+                          grids_.size() > 1 ? fmt::format(" of kernel {}", &g - &grids_[0] + 1) : "", resident_blocks_);
   constexpr std::size_t kShown = 12;
   for (std::size_t i = 0; i < groups.size() && i < kShown; ++i) {
     const Group& g = groups[i];

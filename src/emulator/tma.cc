@@ -156,16 +156,17 @@ void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, 
   for (u32 rank = 0; rank < t.cluster->blocks.size(); ++rank) {
     if (!(blocks >> rank & 1)) continue;
     Block& target = *t.cluster->blocks[rank];
-    if (target.live == 0) fail("exit", site, fmt::format("{} at {} into block {}, all of whose threads have returned", call, name_site(site), target.index));
+    if (target.live == 0) fail("exit", site, fmt::format("{} at {} into {}, all of whose threads have returned", call, name_site(site), name_block(target)));
     shared_bytes(target, destination, u32(box.bytes), kBoxAlignment, call, site);
     check_barrier_ready(find_barrier(target, barrier, call, site), t.view(), true, site);
     ++target.copies;
     targets.push_back(&target);
   }
-  const View view = t.view();
+  View view = t.view();
   ++t.epoch;
   const u32 id = site_id(site);
-  submit([this, box, view, targets, destination, offset, id, site, call] {
+  const u32 span = timeline_ ? show_load(*t.block, call, destination, targets[0]->barriers.at(offset), corner, blocks, box.bytes, site) : 0;
+  submit([this, box, view = std::move(view), targets, destination, offset, id, site, call, span, from = t.block] {
     thread_local std::vector<u8> buffer;
     buffer.resize(box.bytes);
     ++report_.counters.tma_loads;
@@ -176,7 +177,7 @@ void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, 
       Access a{b.agent, b.first_epoch + b.phase + 1, id, false, true};
       b.last_copy = a.epoch;
       if (i == 0) read_box(box, buffer.data(), a, view, site);
-      if (target.live == 0) fail("exit", site, fmt::format("{} at {} lands in block {}, all of whose threads have returned", call, name_site(site), target.index));
+      if (target.live == 0) fail("exit", site, fmt::format("{} at {} lands in {}, all of whose threads have returned", call, name_site(site), name_block(target)));
       a.write = true;
       if (options_.races) touch_shared(target, destination - kSharedBase, u32(box.bytes), a, view);
       u8* shared = target.shared.data() - kSharedBase;
@@ -185,6 +186,7 @@ void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, 
       --target.copies;
       complete_transaction(target, offset, i64(box.bytes), site);
     }
+    if (span) show_landed(*from, span);
   });
 }
 
@@ -208,23 +210,25 @@ void Machine::tma_store(const TensorMap& map, BoxCorner corner, u32 source, Site
   ++bulk.reading[group];
   ++bulk.writing[group];
   ++report_.counters.tma_stores;
-  const View view = t.view();
+  View view = t.view();
   ++t.epoch;
   const u32 id = site_id(site);
   const auto finish = [](std::map<u32, u32>& pending, u32 g) {
     if (--pending[g] == 0) pending.erase(g);
   };
+  const u32 span = timeline_ ? show_store(block, source, corner, group, box.bytes, site) : 0;
   // Two completions: the source may be reused; the write is done.
-  submit([this, &t, &block, &bulk, box, view, source, group, id, site, finish] {
+  submit([this, &t, &block, &bulk, box, view = std::move(view), source, group, id, site, finish, span] {
     std::vector<u8> buffer(box.bytes);
     if (options_.races) touch_shared(block, source - kSharedBase, u32(box.bytes), {bulk.reads, group, id, false, true}, view);
     const u8* shared = block.shared.data() - kSharedBase;
     for (u32 k = 0; k < box.bytes; k += 16) std::memcpy(buffer.data() + k, shared + swizzle_address(source + k, box.map.swizzle), 16);
     finish(bulk.reading, group);
     wake_bulk(t);
-    submit([this, &t, &bulk, box, view, group, id, site, finish, buffer = std::move(buffer)] {
+    submit([this, &t, &bulk, box, view, group, id, site, finish, span, source_free = progress_, buffer = std::move(buffer)] {
       write_box(box, buffer.data(), {bulk.writes, group, id, true, true}, view, site);
       finish(bulk.writing, group);
+      if (span) timeline_->close(span, progress_, EventArguments().add("source free at step", i64(source_free)));
       wake_bulk(t);
     });
   });

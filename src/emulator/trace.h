@@ -13,24 +13,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "foretile/device/vocabulary/site.h"
+#include "foretile/emulator.h"
 
 namespace foretile::emulator {
-
-struct AccessSite {
-  Site site{};
-  std::string call;  // the vocabulary's name: "load_shared", "store_matrix_x4", "tma_load", ...
-  int bytes = 0;     // of one lane's access; of a box
-  u64 requests = 0;  // warp-wide accesses; boxes
-  u64 lanes = 0;     // that took part, all requests together
-  u64 wavefronts = 0, ideal_wavefronts = 0;      // shared memory, by lanes
-  u64 sectors = 0, ideal_sectors = 0, lines = 0; // global memory; boxes have no lines
-  u64 delivered = 0;  // boxes: sectors that reach SMs, with the zeros outside the tensor, once for each block it goes to
-  // Requests whose every lane goes on where an earlier one at this site ended, within the same aligned 16 bytes, at a site
-  // where the alignment does not depend on the warp or lane: a compiler may make one wider access of both.
-  u64 mergeable = 0;
-  u64 bank_conflicts() const { return wavefronts - ideal_wavefronts; }
-};
 
 class Trace {
  public:

@@ -22,8 +22,8 @@ void trace(Trace::Kind kind, u64 address, u32 bytes, Site site) {
 u32 thread_index() { return Machine::current().me().index; }
 u32 warp_index() { return Machine::current().me().warp_index(); }
 u32 lane_index() { return Machine::current().me().lane(); }
-Index3 block_index() { return {Machine::current().me().block->index, 0, 0}; }
-Index3 grid_size() { return {Machine::current().shape().blocks, 1, 1}; }
+Index3 block_index() { return {Machine::current().me().block->index_in_grid(), 0, 0}; }
+Index3 grid_size() { return {Machine::current().me().block->grid->shape.blocks, 1, 1}; }
 u32 cluster_rank() { return Machine::current().me().block->rank; }
 SmemAddress shared_base() { return {emulator::kSharedBase}; }
 
@@ -149,7 +149,10 @@ void grid_dependency_wait(Site site) {
   Machine& m = Machine::current();
   if (!m.enter(site, "grid_dependency_wait").drop) m.grid_dependency_wait(site);
 }
-void grid_dependency_launch(Site site) { Machine::current().enter(site, "grid_dependency_launch"); }
+void grid_dependency_launch(Site site) {
+  Machine& m = Machine::current();
+  if (!m.enter(site, "grid_dependency_launch").drop) m.grid_dependency_launch(site);
+}
 
 namespace emulator {
 

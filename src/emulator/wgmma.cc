@@ -83,7 +83,7 @@ bool same_bits(float a, float b) { return std::memcmp(&a, &b, 4) == 0; }
 
 Warpgroup& Machine::my_warpgroup(Site site) {
   Thread& t = me();
-  if ((t.index / kWarpgroup + 1) * kWarpgroup > shape_.threads)
+  if ((t.index / kWarpgroup + 1) * kWarpgroup > t.block->grid->shape.threads)
     fail("wgmma", site, fmt::format("{} at {} is not in a whole warpgroup of 128 threads", name_thread(t), name_site(site)));
   return t.block->warpgroups[t.index / kWarpgroup];
 }
@@ -154,6 +154,7 @@ void Machine::wgmma(DType type, int columns, bool transpose_a, bool transpose_b,
       for (Thread* t : g.rendezvous.members) ++t->epoch;
     }
     acc->last_group = op.group;
+    if (timeline_) show_multiply(block, g, op);
     g.open_used = true;
     g.queue.push_back(std::move(op));
     ++report_.counters.wgmmas;
@@ -239,6 +240,7 @@ void Machine::wgmma_wait(u32 pending, Site site) {
 // Gives the accumulators back whose last group is done. One that a younger group still uses stays poisoned.
 void Machine::retire(Warpgroup& g, u32 upto, Site site) {
   g.retired = std::max(g.retired, upto);
+  if (timeline_) show_retired(g, upto);
   for (std::size_t i = 0; i < g.live.size();) {
     Accumulator& acc = *g.live[i];
     if (acc.last_group > upto) {

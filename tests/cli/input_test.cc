@@ -50,6 +50,10 @@ INSTANTIATE_TEST_SUITE_P(Commands, BadInput, testing::Values(
     Bad{"emulate --m 8 --n 8 --k 8 --mutate gemm:drop", {"--mutate is \"gemm:drop\"", "FILE:LINE:KIND"}},
     Bad{"emulate --m 8 --n 8 --k 8 --mutate gemm.cuh:3:explode", {"drop, more or less"}},
     Bad{"emulate --m 8 --n 8 --k 8 --mutate gemm_sm90.cuh:1:drop", {"gemm_sm90.cuh:1", "--calls"}},
+    Bad{"emulate --m 8 --n 8 --k 8 --chain 0", {"--chain is \"0\"", "from 1"}},
+    Bad{"emulate --m 8 --n 8 --k 8 --chain 2 --out-dtype fp32", {"--chain 2", "--out-dtype must equal --dtype"}},
+    Bad{"emulate --m 8 --n 8 --k 8 --chain 2 --transpose-a", {"--chain 2", "--transpose-a"}},
+    Bad{"emulate --m 8 --n 8 --k 8 --weights-ready", {"--weights-ready", "--chain 2"}},
     Bad{"verify --count 0", {"--count is \"0\"", "from 1"}},
     Bad{"verify --on moon", {"--on is \"moon\"", "auto, gpu, cpu"}},
     Bad{"demo --on moon", {"--on is \"moon\"", "auto, gpu, cpu"}},
@@ -61,6 +65,13 @@ INSTANTIATE_TEST_SUITE_P(Commands, BadInput, testing::Values(
     Bad{"cache burn", {"burn", "list, clear"}},
     Bad{"cache list --stale", {"--stale"}},
     Bad{"machines none", {"none", "h200"}}));
+
+TEST(Environment, ATimelineThatCannotBeWrittenIsSaidByName) {
+  const Outcome o = foretile("emulate --m 8 --n 8 --k 8 --timeline /nonexistent/run.json");
+  EXPECT_EQ(o.code, 3);
+  EXPECT_EQ(o.out, "");
+  EXPECT_NE(o.error.find("/nonexistent/run.json cannot be written: No such file"), std::string::npos) << o.error;
+}
 
 TEST(Environment, CommandsThatNeedAGpuSayWhatIsMissing) {
   for (const std::string arguments : {"run --m 8 --n 8 --k 8", "bench --m 8 --n 8 --k 8", "verify --on gpu", "demo --on gpu"}) {

@@ -175,6 +175,44 @@ TEST(Emulate, TraceCountsAccesses) {
   for (const auto& a : json.at("accesses")) EXPECT_GT(a.at("requests").get<int>(), 0) << a.dump();
 }
 
+TEST(Emulate, WritesATimeline) {
+  const std::string path = testing::TempDir() + "/foretile_timeline.json";
+  const Outcome o = foretile("emulate --m 64 --n 128 --k 512 --config sm90:64x64x128:s2:coop:b1 --timeline " + path);
+  EXPECT_EQ(o.code, 0) << o.out << o.error;
+  EXPECT_NE(o.out.find(path), std::string::npos);
+  std::set<std::string> names;
+  const auto timeline = nlohmann::json::parse(slurp(path));
+  for (const auto& e : timeline.at("traceEvents")) names.insert(e.at("name"));
+  for (const char* name : {"tma_load: A tile of stage 0", "wait: full barrier of stage 1", "wgmma group 2", "tma_store: store buffer 0 of consumer 0"}) EXPECT_TRUE(names.count(name)) << name;
+  std::remove(path.c_str());
+}
+
+TEST(Emulate, AChainOfDependentLaunches) {
+  const std::string product = "emulate --json --m 40 --n 256 --k 200 --chain 2 --config sm90:64x64x128:s4:coop:b1 --sms 2 ";
+  for (const std::string ready : {"", "--weights-ready "}) {
+    const Outcome o = foretile(product + ready);
+    ASSERT_EQ(o.code, 0) << o.out << o.error;
+    const auto check = o.json().at("check");
+    ASSERT_EQ(check.at("after").size(), 1u);
+    EXPECT_EQ(check.at("after")[0].at("n"), 200);
+    EXPECT_EQ(check.at("after")[0].at("k"), 256);
+    EXPECT_EQ(check.at("after")[0].at("result").at("checked"), 40 * 200);
+  }
+  // Every grid wait of the kernels gone: the second reads what the first still writes.
+  const auto calls = foretile(product + "--weights-ready").json().at("calls");
+  std::string mutations;
+  for (const auto& c : calls)
+    if (c.at("call") == "grid_dependency_wait") mutations += " --mutate " + c.at("at").get<std::string>() + ":drop";
+  ASSERT_NE(mutations, "");
+  const Outcome o = foretile(product + "--weights-ready" + mutations);
+  EXPECT_EQ(o.code, 1);
+  std::set<std::string> kinds;
+  const auto json = o.json();
+  for (const auto& f : json.at("check").at("findings")) kinds.insert(f.at("kind"));
+  EXPECT_TRUE(kinds.count("dependent-launch"));
+  EXPECT_TRUE(kinds.count("race"));
+}
+
 TEST(Emulate, EmptyProducts) {
   EXPECT_EQ(foretile("emulate --m 0 --n 17 --k 29").code, 0);
   EXPECT_EQ(foretile("emulate --m 5 --n 17 --k 0").code, 0);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cases.h"
-#include "emulator/emulator.h"
+#include "emulator/gemm.h"
 #include "emulator/trace.h"
 
 namespace foretile::counters {

@@ -124,10 +124,7 @@ TEST(Barriers, RegisterPoolLetsASplitThatFitsPass) {
 
 // The message a kernel engineer needs: every distinct site, the barrier, the phase, what is missing.
 TEST(Deadlock, NamesSitesBarriersPhasesArrivalsAndBytes) {
-  Options o;
-  o.name_shared = [](u32 offset) { return offset == 64 ? "full barrier" : "empty barrier"; };
-  o.name_role = [](u32 warp) { return warp == 0 ? "producer" : "consumer"; };
-  const Report r = emulate(one_block(64), [] {
+  Launch launch{one_block(64), [] {
     init_barriers({{64, 1}, {128, 3}});
     if (warp_index() == 0) {
       if (lane_index() == 0) mbarrier_arrive_expect(barrier_at(64), 512);
@@ -136,7 +133,10 @@ TEST(Deadlock, NamesSitesBarriersPhasesArrivalsAndBytes) {
       mbarrier_wait(barrier_at(64), 0);
       if (lane_index() == 0) mbarrier_arrive(barrier_at(128));
     }
-  }, {}, o);
+  }, {}};
+  launch.name_shared = [](u32 offset) { return offset == 64 ? "full barrier" : "empty barrier"; };
+  launch.name_role = [](u32 warp) { return warp == 0 ? "producer" : "consumer"; };
+  const Report r = emulate({launch});
   ASSERT_EQ(r.findings.size(), 1u);
   EXPECT_EQ(r.findings[0].kind, "deadlock");
   const std::string text = r.text();

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/emulator.h"
+#include "foretile/emulator.h"
 #include "foretile/device/layout/descriptor.h"
 #include "foretile/device/layout/fragment.h"
 #include "foretile/device/vocabulary/vocabulary.h"

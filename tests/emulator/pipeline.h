@@ -113,17 +113,17 @@ struct Pipeline {
     if (issuer && !is(Break::no_final_wait)) bulk_wait_read<0>();
   }
 
-  Report run(Break broken, const Options& given) {
+  Report run(Break broken, const Options& options) {
     std::fill_n(d.data, d.count, -1.0f);
     LaunchShape shape = one_block(256, kShared);
     shape.registers = 128;
-    Options o = given;
-    o.name_role = [](u32 warp) { return warp < 4 ? "producer" : "consumer"; };
-    o.name_shared = [](u32 offset) -> std::string {
+    Launch launch{shape, [&] { kernel(broken); }, {a.region("A"), b.region("B"), d.region("D", true)}};
+    launch.name_role = [](u32 warp) { return warp < 4 ? "producer" : "consumer"; };
+    launch.name_shared = [](u32 offset) -> std::string {
       if (offset >= kBarriers) return (offset - kBarriers) / 8 < kStages ? "full" : "empty";
       return offset >= kStoreOffset ? "store buffer" : "stage " + std::to_string(offset / kStageBytes);
     };
-    return emulate(shape, [&] { kernel(broken); }, {a.region("A"), b.region("B"), d.region("D", true)}, o);
+    return emulate({launch}, options);
   }
 
   int wrong() {

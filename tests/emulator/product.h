@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "emulator/emulator.h"
+#include "emulator/gemm.h"
 #include "reference/gemm_data.h"
 
 namespace foretile::emulator_tests {

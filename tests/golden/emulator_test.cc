@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "emulator/emulator.h"
+#include "foretile/emulator.h"
 #include "foretile/device/layout/descriptor.h"
 #include "foretile/device/layout/fragment.h"
 #include "foretile/device/vocabulary/vocabulary.h"
