@@ -183,9 +183,17 @@ std::string why_not(const Machine& machine, const DescribedKernel& k, const Prob
 DescribedForecast forecast(const Machine& machine, const DescribedKernel& k, const Problem& p, const Conditions& conditions) {
   check(machine, conditions);
   if (const std::string reason = senseless(machine, k, p); !reason.empty()) throw std::invalid_argument(reason);
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return {};
+  return forecast(machine, k, p, conditions, access_costs(machine, k, p, false), access_costs(machine, k, p, true));
+}
+
+DescribedForecast forecast(const Machine& machine, const DescribedKernel& k, const Problem& p, const Conditions& conditions, std::vector<AccessCost> step, std::vector<AccessCost> epilogue) {
+  check(machine, conditions);
+  if (const std::string reason = senseless(machine, k, p); !reason.empty()) throw std::invalid_argument(reason);
+  if (step.size() != k.step.size() || epilogue.size() != k.epilogue.size()) throw std::invalid_argument("the costs must stand beside the kernel's accesses");
   DescribedForecast f;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return f;
-  f.step = access_costs(machine, k, p, false), f.epilogue_accesses = access_costs(machine, k, p, true);
+  f.step = std::move(step), f.epilogue_accesses = std::move(epilogue);
 
   const int sms = conditions.sm_budget ? conditions.sm_budget : machine.sms;
   f.occupancy = occupancy(machine, threads_of(k), k.registers, k.shared_bytes);

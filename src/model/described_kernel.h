@@ -31,7 +31,7 @@ struct AccessPoint {
 // The byte address of the thread's access, counted from the start of the array (a multiple of the access's bytes), or
 // kNoAccess where the thread makes none.
 using AddressFunction = std::function<i64(const AccessPoint&)>;
-inline constexpr i64 kNoAccess = -1;
+inline constexpr i64 kNoAccess = -(i64(1) << 62);
 
 enum class Space { global, shared };
 
@@ -60,7 +60,6 @@ struct DescribedKernel {
   int threads_x = 0, threads_y = 1;
   int registers = 0;     // a thread, as the compiler reports them
   int shared_bytes = 0;  // a block, static and dynamic
-  int min_blocks = 0;    // that the launch bounds promise; 0: none. For what is said about registers, not for the time
   Multiplier multiplier = Multiplier::fp32;
   double multiply_adds = 0;  // a thread and step; 0: tile_m * tile_n * tile_k over the threads
   int independent_sums = 0;  // accumulators that a thread (mma: a warp) adds to in turn, which hides the latency of an addition; 0: its share of the tile
@@ -68,8 +67,7 @@ struct DescribedKernel {
   int stages = 1;        // tiles in shared memory; 1: load, barrier, multiply, barrier. More: the next ones load under the multiply
   Copy copy = Copy::registers;
   double barriers = 2;   // of the whole block, a step
-  int raster_group = 1;  // tile rows of a band, walked column by column (device/layout/tile_order.h). 1: blockIdx.x along N
-  bool persistent = false;  // blocks walk tiles, rather than one block a tile
+  int raster_group = 1;  // tile rows of a band, walked column by column (device/layout/tile_order.h); 1: blockIdx.x along N. One block a tile
   std::vector<DescribedAccess> step, epilogue;
 };
 
@@ -111,6 +109,9 @@ std::string why_not(const Machine& machine, const DescribedKernel& kernel, const
 
 // std::invalid_argument with that reason, or for conditions that make no sense. An empty problem takes no time.
 DescribedForecast forecast(const Machine& machine, const DescribedKernel& kernel, const Problem& problem, const Conditions& conditions = {});
+// The same with other costs of its accesses than they have: what if one of them had no conflicts. Beside the kernel's lists.
+DescribedForecast forecast(const Machine& machine, const DescribedKernel& kernel, const Problem& problem, const Conditions& conditions, std::vector<AccessCost> step,
+                           std::vector<AccessCost> epilogue);
 
 // A counter that Nsight Compute would show for the launch.
 struct ExpectedCounter {

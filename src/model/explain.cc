@@ -9,44 +9,21 @@
 
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
+#include "model/page.h"
 #include "model/text.h"
 
 namespace foretile {
 
 namespace {
 
-// Numbers as people write them: four significant digits, no trailing zeros.
-std::string number(double x) {
-  if (x == 0) return "0";
-  const double size = std::abs(x);
-  if (size >= 1e7 || size < 1e-3) return fmt::format("{:.3e}", x);
-  std::string s = fmt::format("{:.{}f}", x, std::clamp(3 - int(std::floor(std::log10(size))), 0, 6));
-  if (s.find('.') != std::string::npos) {
-    s.erase(s.find_last_not_of('0') + 1);
-    if (s.back() == '.') s.pop_back();
-  }
-  return s;
-}
-std::string microseconds(double seconds) { return number(seconds * 1e6) + " us"; }
-std::string megabytes(double bytes) { return number(bytes / 1e6) + " MB"; }
 const char* why_threads_store(const Operation& o) {
   return is_plain(o) ? "its base address or a row of it is not on a multiple of 16 bytes" : "the epilogue has operands or an activation";
 }
-std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
-// "1 wave", "3.88 waves".
-std::string counted(const std::string& number, std::string_view noun) { return fmt::format("{} {}{}", number, noun, number == "1" ? "" : "s"); }
-std::string counted(i64 n, std::string_view noun) { return counted(std::to_string(n), noun); }
-std::string waves(double count) { return counted(number(count), "wave"); }
-// Of another configuration whose speed is 1 + gain of this one's.
-std::string comparison(double gain) {
-  if (std::abs(gain) < 5e-4) return "just as fast";
-  return fmt::format("{} by {}", gain > 0 ? "faster" : "slower", percent(std::abs(gain)));
-}
 
-class Explanation {
+class Explanation : private Page {
  public:
   Explanation(const Machine& m, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions)
-      : machine_(m), o_(o), c_(c), p_(p), conditions_(conditions), x_(anatomy(m, o, c, p, conditions)) {}
+      : Page(m), machine_(m), o_(o), c_(c), p_(p), conditions_(conditions), x_(anatomy(m, o, c, p, conditions)) {}
 
   std::string text() {
     if (p_.m == 0 || p_.n == 0 || p_.batch == 0)
@@ -64,49 +41,10 @@ class Explanation {
     line("\nHow far to trust it. Held against: {}.{}", machine_.validation,
          x_.registers.estimated ? " Registers are estimated: this operation and configuration are not in the checked-in table." : "");
     constants();
-    return std::move(out_);
+    return Page::text();
   }
 
  private:
-  template <class... T>
-  void line(fmt::format_string<T...> format, T&&... args) {
-    add(fmt::format(format, std::forward<T>(args)...));
-  }
-  // Numbers the citations in the order they are read, and breaks at kColumns.
-  void add(std::string_view text) {
-    const size_t indent = std::min(text.find_first_not_of(" \n"), text.size());
-    const std::string margin(text.starts_with('\n') ? 2 : indent + 2, ' ');
-    size_t column = 0;
-    while (!text.empty()) {
-      size_t end = std::min(text.find(' ', std::max<size_t>(1, column ? 1 : indent)), text.size());
-      std::string word(text.substr(0, end));
-      text.remove_prefix(end);
-      for (size_t at; (at = word.find(kMark)) != std::string::npos;) {
-        const size_t close = word.find(']', at);
-        word.replace(at, close - at, fmt::format("[{}", index_of(word.substr(at + 2, close - at - 2))));
-      }
-      if (column + word.size() > kColumns && column > margin.size()) {
-        out_ += "\n" + margin;
-        column = margin.size();
-        word.erase(0, word.find_first_not_of(' '));
-      }
-      out_ += word;
-      column += word.size();
-    }
-    out_ += "\n";
-  }
-  size_t index_of(std::string key) {
-    const auto seen = std::find(cited_.begin(), cited_.end(), key);
-    const size_t index = size_t(seen - cited_.begin()) + 1;
-    if (seen == cited_.end()) cited_.push_back(std::move(key));
-    return index;
-  }
-  // A constant of the machine file, with the number under which its source stands at the end.
-  std::string cite(const char* key) {
-    const Fact* fact = machine_.fact(key);
-    return fmt::format("{}{}{}]", fact ? number(fact->value) : "?", kMark, key);
-  }
-
   void headline() {
     const Forecast& f = x_.forecast;
     const char* regime = conditions_.regime == Regime::burst ? "short bursts" : conditions_.regime == Regime::sustained ? "sustained load" : "a fixed clock";
@@ -248,23 +186,12 @@ class Explanation {
     if (!choice.ruled_out.empty()) line("  {} ruled out; the first: {}: {}.", choice.ruled_out.size(), text_of(choice.ruled_out[0].configuration), choice.ruled_out[0].reason);
   }
 
-  void constants() {
-    line("\nConstants of {} (machines/{}.toml)", machine_.full_name, machine_.name.substr(0, machine_.name.find('~')));
-    for (size_t i = 0; i < cited_.size(); ++i)
-      if (const Fact* f = machine_.fact(cited_[i])) line("  [{}] {} = {} {}: {}", i + 1, f->key, number(f->value), f->unit, f->source);
-  }
-
-  static constexpr size_t kColumns = 118;
-  static constexpr const char* kMark = "[@";  // a citation before it is numbered
-
   const Machine& machine_;
   const Operation& o_;
   const Configuration& c_;
   const Problem& p_;
   const Conditions& conditions_;
   const Anatomy x_;
-  std::string out_;
-  std::vector<std::string> cited_;  // keys, in the order of their first use
 };
 
 }  // namespace
