@@ -12,12 +12,16 @@ namespace foretile {
 namespace {
 
 // Places along one dimension at which accesses are looked at, and for how many places each stands: both ends, where
-// bounds matter, and two between, which may begin at different places of a sector.
+// bounds matter, and for global memory two between, which may begin at different places of a sector.
 struct Place {
   i64 at = 0;
   double share = 0;
 };
-std::vector<Place> places(i64 count, bool whole) {
+std::vector<Place> places(i64 count, bool whole, Space space) {
+  if (space == Space::shared) {  // the same everywhere, but for threads that bounds leave out
+    if (whole || count == 1) return {{0, 1}};
+    return {{0, double(count - 1) / double(count)}, {count - 1, 1 / double(count)}};
+  }
   std::vector<i64> at = {0};
   if (count > 1) at.push_back(1);
   if (!whole) {  // the last tile is cut off somewhere
@@ -94,11 +98,11 @@ std::vector<AccessCost> access_costs(const Machine& machine, const DescribedKern
   const std::vector<DescribedAccess>& accesses = epilogue ? k.epilogue : k.step;
   const int threads = k.threads_x * k.threads_y, warps = int(ceil_div(threads, kWarpLanes));
   const i64 tiles_m = ceil_div(problem.m, k.tile_m), tiles_n = ceil_div(problem.n, k.tile_n), steps = max_of(1, ceil_div(problem.k, k.tile_k));
-  const auto in_m = places(tiles_m, problem.m % k.tile_m == 0), in_n = places(tiles_n, problem.n % k.tile_n == 0);
-  const auto in_k = epilogue ? std::vector<Place>{{0, 1}} : places(steps, problem.k % k.tile_k == 0);
   std::vector<AccessCost> costs(accesses.size());
   for (std::size_t i = 0; i < accesses.size(); ++i) {
     const DescribedAccess& a = accesses[i];
+    const auto in_m = places(tiles_m, problem.m % k.tile_m == 0, a.space), in_n = places(tiles_n, problem.n % k.tile_n == 0, a.space);
+    const auto in_k = epilogue ? std::vector<Place>{{0, 1}} : places(steps, problem.k % k.tile_k == 0, a.space);
     AccessPoint p{.problem = problem};
     for (const Place& m : in_m)
       for (const Place& n : in_n)

@@ -29,6 +29,8 @@ std::string counted(i64 n, std::string_view noun) { return counted(std::to_strin
 std::string waves(double count) { return counted(number(count), "wave"); }
 std::string comparison(double gain) {
   if (std::abs(gain) < 5e-4) return "just as fast";
+  if (gain >= 1) return fmt::format("{} times as fast", number(1 + gain));
+  if (gain <= -0.5) return fmt::format("{} times as slow", number(1 / (1 + gain)));
   return fmt::format("{} by {}", gain > 0 ? "faster" : "slower", percent(std::abs(gain)));
 }
 

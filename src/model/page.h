@@ -18,7 +18,7 @@ std::string percent(double part);
 std::string counted(const std::string& number, std::string_view noun);  // "1 wave", "3.88 waves"
 std::string counted(i64 n, std::string_view noun);
 std::string waves(double count);
-// Of another way whose speed is 1 + gain of this one's: "faster by 3.1 %", "just as fast".
+// Of another way whose speed is 1 + gain of this one's: "faster by 3.1 %", "just as fast", "2.5 times as slow".
 std::string comparison(double gain);
 
 class Page {

@@ -88,6 +88,27 @@ TEST(Explain, RegimesDiffer) {
   EXPECT_LT(seconds("sustained"), seconds("500MHz"));
 }
 
+// A kernel from a description: the text and the JSON say the same, and --set changes it.
+TEST(Explain, KernelsFromAFile) {
+  const std::string kernel = "explain --kernel " FORETILE_SOURCE_DIR "/examples/kernels/tiled-fp32.toml --m 1024 --n 1024 --k 1024 --machine a100 ";
+  const Outcome text = foretile(kernel, "COLUMNS=80");
+  ASSERT_EQ(text.code, 0) << text.error;
+  for (const std::string& line : lines_of(text.out)) EXPECT_LE(width_of(line), 80u) << line;
+  const auto json = foretile(kernel + "--json").json(), down = foretile(kernel + "--json --set down=1").json();
+  expect_envelope(json, "explain.kernel");
+  EXPECT_EQ(json.at("forecast").at("bound"), "shared memory");
+  EXPECT_EQ(json.at("step")[5].at("bank_conflicts"), 0);
+  EXPECT_EQ(down.at("step")[5].at("bank_conflicts"), 31 * 1024);
+  EXPECT_GT(down.at("forecast").at("seconds").get<double>(), 5 * json.at("forecast").at("seconds").get<double>());
+  EXPECT_EQ(down.at("remedies")[0].at("what"), "pitch = 33");
+  EXPECT_FALSE(json.at("counters").empty());
+  EXPECT_EQ(foretile(kernel + "--set down").code, 2);
+  EXPECT_EQ(foretile(kernel + "--set up=1").code, 2);
+  EXPECT_EQ(foretile(kernel + "--dtype fp16").code, 2);
+  EXPECT_EQ(foretile("explain --m 8 --n 8 --k 8 --set T=3").code, 2);
+  EXPECT_EQ(foretile("explain --kernel /no/such.toml --m 8 --n 8 --k 8").code, 2);
+}
+
 TEST(Choose, RanksAndRulesOut) {
   const auto json = foretile("choose --json --m 64 --n 4095 --k 4095").json();
   expect_envelope(json, "choose");
