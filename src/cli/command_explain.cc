@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "model/counters.h"
 #include "model/described_kernel_text.h"
 #include "model/explain.h"
 #include "model/text.h"

@@ -254,40 +254,4 @@ DescribedForecast forecast(const Machine& machine, const DescribedKernel& k, con
   return f;
 }
 
-std::vector<ExpectedCounter> expected_counters(const DescribedKernel& k, const DescribedForecast& f) {
-  std::vector<ExpectedCounter> list;
-  if (f.tiles == 0) return list;
-  struct Sums {
-    double instructions = 0, requests = 0, wavefronts = 0, conflicts = 0, sectors = 0;
-  } shared[2], shared_matrix[2], global[2];
-  const auto sum = [&](const std::vector<DescribedAccess>& accesses, const std::vector<AccessCost>& costs, double times) {
-    for (std::size_t i = 0; i < costs.size(); ++i) {
-      const DescribedAccess& a = accesses[i];
-      Sums& s = (a.space == Space::global ? global : a.matrix ? shared_matrix : shared)[a.direction == Direction::store];
-      const AccessCost& c = costs[i];
-      s.instructions += times * c.instructions, s.requests += times * c.requests, s.wavefronts += times * c.wavefronts, s.conflicts += times * c.conflicts(), s.sectors += times * c.sectors;
-    }
-  };
-  sum(k.step, f.step, double(f.tiles) * double(f.steps));
-  sum(k.epilogue, f.epilogue_accesses, double(f.tiles));
-  for (int store = 0; store < 2; ++store) {
-    const char* op = store ? "st" : "ld";
-    const char* matrix = store ? "stsm" : "ldsm";
-    list.push_back({fmt::format("sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum", op), shared[store].wavefronts, "wavefronts", true, "distinct words of the most crowded bank, request by request"});
-    if (shared_matrix[store].requests > 0)
-      list.push_back({fmt::format("sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum", matrix), shared_matrix[store].wavefronts, "wavefronts", true, "eight rows of 16 bytes a wavefront where none share banks"});
-    list.push_back({fmt::format("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum", op), shared[store].conflicts + shared_matrix[store].conflicts, "wavefronts", true,
-                    "wavefronts beyond one for each group of lanes served together"});
-    list.push_back({fmt::format("l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum", op), global[store].requests, "requests", true, "warp-wide instructions with a thread taking part"});
-    list.push_back({fmt::format("l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", op), global[store].sectors, "sectors", true, "distinct 32-byte sectors, request by request"});
-  }
-  list.push_back({"l1tex__m_xbar2l1tex_read_bytes.sum", f.l2_request_bytes, "B", false, "sectors that a block has not brought to its L1 before"});
-  list.push_back({"dram__bytes_read.sum", f.traffic.dram_load_bytes, "B", false, "waves of tiles against the size of L2, cold"});
-  list.push_back({"launch__registers_per_thread", double(k.registers), "registers", true, "as described"});
-  list.push_back({"launch__waves_per_multiprocessor", f.waves, "waves", true, "blocks over blocks resident at once"});
-  list.push_back({"sm__maximum_warps_per_active_cycle_pct", 100 * f.occupancy.warps_fraction, "%", true, "theoretical occupancy"});
-  list.push_back({"gpu__time_duration.sum", f.seconds - f.launch, "s", false, "the forecast without the launch"});
-  return list;
-}
-
 }  // namespace foretile

@@ -113,14 +113,4 @@ DescribedForecast forecast(const Machine& machine, const DescribedKernel& kernel
 DescribedForecast forecast(const Machine& machine, const DescribedKernel& kernel, const Problem& problem, const Conditions& conditions, std::vector<AccessCost> step,
                            std::vector<AccessCost> epilogue);
 
-// A counter that Nsight Compute would show for the launch.
-struct ExpectedCounter {
-  std::string name;   // Nsight Compute's
-  double value = 0;
-  std::string unit;   // "wavefronts", "%"
-  bool exact = false; // follows from the description alone; else it is a forecast
-  std::string how;    // in words
-};
-std::vector<ExpectedCounter> expected_counters(const DescribedKernel& kernel, const DescribedForecast& f);
-
 }  // namespace foretile

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "model/counters.h"
 #include "model/described_access.h"
 #include "model/page.h"
 #include "model/text.h"
@@ -289,10 +290,7 @@ class DescribedExplanation : private Page {
 
   void counters() {
     line("\nCounters that Nsight Compute would show (= exact from the description, ~ forecast):");
-    for (const ExpectedCounter& c : expected_counters(k_, f_)) {
-      std::string value = c.unit == "s" ? microseconds(c.value) : c.unit == "%" ? percent(c.value / 100) : c.unit == "B" ? megabytes(c.value) : std::abs(c.value) >= 1e15 ? number(c.value) : c.value == std::floor(c.value) ? fmt::format("{:.0f}", c.value) : number(c.value);
-      verbatim(fmt::format("  {} {:>11}  {}\n", c.exact ? '=' : '~', value, c.name));
-    }
+    for (const ExpectedCounter& c : expected_counters(k_, f_)) verbatim(counter_line(c));
   }
 
   const Machine& machine_;

@@ -5,15 +5,9 @@
 #include <vector>
 
 #include "model/described_kernel_file.h"
+#include "model/remedy.h"
 
 namespace foretile {
-
-// A change to a described kernel, and what it would give.
-struct Remedy {
-  std::string what;       // "pitch = 33 instead of 32"
-  double seconds = 0;
-  std::string because;    // "no bank conflicts"
-};
 
 // Ranked, best first: what the description itself leaves open ([vary]), conflicts and scattered sectors taken away,
 // loads under the multiply, registers or shared memory of one more block an SM. Only what gains half a percent or more.

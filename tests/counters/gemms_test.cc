@@ -7,6 +7,7 @@
 
 #include "foretile/device/layout/tile_order.h"
 #include "model/anatomy.h"
+#include "model/counters.h"
 #include "replay.h"
 
 namespace foretile::counters {
@@ -103,6 +104,32 @@ TEST(Recorded, L2AndDram) {
   // anything up, and one that the near partition passes on to the far one counts as a miss. 8.4 points apart as recorded.
   EXPECT_LE(median(lookup_errors), 0.085) << table;
   EXPECT_LE(median(byte_errors), 0.08) << table;
+}
+
+// What explain says Nsight Compute would show: what it calls exact equals the chip's counters.
+TEST(Recorded, ExpectedCounters) {
+  RECORDED_OR_SKIP(rows, List::gemms);
+  int compared = 0;
+  std::vector<double> tensor, fma;
+  for (const Row& row : rows) {
+    const Case& c = case_named(row.at("case"));
+    const Anatomy a = anatomy_of(c);
+    for (const ExpectedCounter& e : expected_counters(machine(), c.operation, c.configuration, c.problem, a)) {
+      // The shared memory of the kernel's epilogue has changed since the recording (kernels_test.cc).
+      if (!has(row, e.name) || c.name == "output/full-epilogue") continue;
+      const double measured = value_of(row, e.name);
+      if (e.name.starts_with("sm__pipe_tensor")) tensor.push_back(std::fabs(e.value - measured));
+      if (e.name.starts_with("sm__pipe_fma")) fma.push_back(std::fabs(e.value - measured));
+      if (!e.exact) continue;
+      ++compared;
+      const double slack = e.name.starts_with("launch__waves") ? 0.005 : e.name.ends_with("_pct") ? 0.01 : 0;
+      EXPECT_NEAR(e.value, measured, slack + 1e-9) << c.name << ", " << e.name;
+    }
+  }
+  EXPECT_GE(compared, 350);
+  // A share of a peak needs the time too: median distance in points.
+  EXPECT_LE(median(tensor), 4);
+  EXPECT_LE(median(fma), 10);
 }
 
 // The busiest unit by Nsight Compute's percentages of peak; below 60 % of every peak the kernel waits: latency. L2 is what it
