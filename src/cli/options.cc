@@ -101,7 +101,8 @@ float ProductOptions::beta_value() const { return float(number("--beta", beta));
 
 void MachineOptions::add_to(CLI::App& app) {
   app.add_option("--machine", machine, "a listed GPU (foretile machines) or a .toml file [h200]")->group("Machine")->type_name("NAME");
-  app.add_option("--regime", regime, "sustained (at the power limit), burst, or an SM clock such as 1500MHz [sustained]")->group("Machine")->type_name("NAME");
+  app.add_option("--regime", regime, "sustained (at the power limit), burst, or an SM clock such as mhz=1500 [sustained]")->group("Machine")->type_name("NAME");
+  app.add_option("--data", data, "random or zeros: zeros take less power [random]")->group("Machine")->type_name("NAME");
   app.add_option("--sms", sms, "fill only so many SMs [all]")->group("Machine")->type_name("N");
 }
 
@@ -121,13 +122,16 @@ Conditions MachineOptions::conditions(i64 most_sms) const {
     c.regime = Regime::sustained;
   } else {
     std::string_view text = regime;
-    const bool unit = text.ends_with("MHz");
-    if (unit) text.remove_suffix(3);
+    bool unit = false;
+    if (text.starts_with("mhz=")) unit = true, text.remove_prefix(4);
+    else if (text.ends_with("MHz")) unit = true, text.remove_suffix(3);
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), c.mhz);
     if (!unit || error != std::errc() || end != text.data() + text.size() || !(c.mhz >= 100 && c.mhz <= 10000))
-      throw BadInput(fmt::format("--regime is \"{}\"; allowed: sustained, burst, or a clock from 100MHz to 10000MHz such as 1500MHz", regime));
+      throw BadInput(fmt::format("--regime is \"{}\"; allowed: sustained, burst, or a clock from 100MHz to 10000MHz such as mhz=1500 or 1500MHz", regime));
     c.regime = Regime::fixed_clock;
   }
+  if (data == "zeros") c.data = Data::zeros;
+  else if (data != "random") throw BadInput(fmt::format("--data is \"{}\"; allowed: random, zeros", data));
   if (!sms.empty()) c.sm_budget = int(whole_number("--sms", sms, 1, most_sms));
   return c;
 }
@@ -191,6 +195,7 @@ std::string operation_line(const Operation& o) {
 
 std::string regime_text(const Conditions& c) {
   std::string text = c.regime == Regime::burst ? "in a short burst" : c.regime == Regime::sustained ? "sustained at the power limit" : fmt::format("at {:.0f} MHz", c.mhz);
+  if (c.data == Data::zeros) text += ", all-zero data";
   return c.sm_budget > 0 ? fmt::format("{}, on {} SMs", text, c.sm_budget) : text;
 }
 

@@ -52,7 +52,7 @@ struct ProductOptions {
 
 // Where and how it runs.
 struct MachineOptions {
-  std::string machine = "h200", regime = "sustained", sms;
+  std::string machine = "h200", regime = "sustained", data = "random", sms;
 
   void add_to(CLI::App& app);
   Machine load() const;

@@ -9,7 +9,9 @@
 
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
+#include "model/counters.h"
 #include "model/page.h"
+#include "model/remedy.h"
 #include "model/text.h"
 
 namespace foretile {
@@ -22,13 +24,14 @@ const char* why_threads_store(const Operation& o) {
 
 class Explanation : private Page {
  public:
-  Explanation(const Machine& m, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions)
-      : Page(m), machine_(m), o_(o), c_(c), p_(p), conditions_(conditions), x_(anatomy(m, o, c, p, conditions)) {}
+  Explanation(const Machine& m, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, size_t columns)
+      : Page(m, columns), machine_(m), o_(o), c_(c), p_(p), conditions_(conditions), x_(anatomy(m, o, c, p, conditions)) {}
 
   std::string text() {
     if (p_.m == 0 || p_.n == 0 || p_.batch == 0)
       return fmt::format("M = {}, N = {}, batch = {}: nothing to compute, nothing is launched.\n", p_.m, p_.n, p_.batch);
     headline();
+    help();
     line("\nKernel. {}", path_text(machine_, o_, c_, p_));
     work();
     occupancy();
@@ -38,6 +41,7 @@ class Explanation : private Page {
     clock();
     together();
     alternatives();
+    counters();
     line("\nHow far to trust it. Held against: {}.{}", machine_.validation,
          x_.registers.estimated ? " Registers are estimated: this operation and configuration are not in the checked-in table." : "");
     constants();
@@ -173,17 +177,27 @@ class Explanation : private Page {
     else line("  Block and DRAM overlap: {} in all.", microseconds(x_.forecast.seconds));
   }
 
+  void help() {
+    const auto list = remedies(machine_, o_, c_, p_, conditions_, x_);
+    if (list.empty()) line("\nWhat would help. Nothing that is tried here: no other configuration, size or clock gains half a percent.");
+    else line("\nWhat would help, by forecast:");
+    for (size_t i = 0; i < list.size(); ++i) line("  {}. {}: {}, {} ({}).", i + 1, list[i].what, microseconds(list[i].seconds), comparison(x_.forecast.seconds / list[i].seconds - 1), list[i].because);
+  }
+
   void alternatives() {
     const Choice choice = choose(machine_, o_, p_, conditions_);
     line("\nOther configurations of the catalogue, by forecast:");
     int shown = 0;
     for (const Candidate& other : choice.ranked) {
       if (other.configuration == c_ || ++shown > 3) continue;
-      const double gain = x_.forecast.seconds / other.forecast.seconds - 1;
-      line("  {:<34} {:>9}  {}, {}, bound by {}", text_of(other.configuration), microseconds(other.forecast.seconds), comparison(gain), waves(other.forecast.waves),
-           name_of(other.forecast.bound));
+      line("  {}: {}, {}, {}, bound by {}.", text_of(other.configuration), microseconds(other.forecast.seconds), comparison(x_.forecast.seconds / other.forecast.seconds - 1), waves(other.forecast.waves), name_of(other.forecast.bound));
     }
     if (!choice.ruled_out.empty()) line("  {} ruled out; the first: {}: {}.", choice.ruled_out.size(), text_of(choice.ruled_out[0].configuration), choice.ruled_out[0].reason);
+  }
+
+  void counters() {
+    line("\nCounters that Nsight Compute would show for one cold launch (= exact, ~ forecast):");
+    for (const ExpectedCounter& c : expected_counters(machine_, o_, c_, p_, x_)) verbatim(counter_line(c));
   }
 
   const Machine& machine_;
@@ -209,8 +223,8 @@ std::string path_text(const Machine& machine, const Operation& o, const Configur
   return fmt::format("simt, the portable kernel: {}.", reason ? reason : "there is no other");
 }
 
-std::string explain_text(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions) {
-  return Explanation(machine, o, c, p, conditions).text();
+std::string explain_text(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, size_t columns) {
+  return Explanation(machine, o, c, p, conditions, columns).text();
 }
 
 }  // namespace foretile

@@ -88,6 +88,60 @@ TEST(Explain, RegimesDiffer) {
   EXPECT_LT(seconds("sustained"), seconds("500MHz"));
 }
 
+TEST(Explain, ComparesTwoConfigurations) {
+  const std::string product = "explain --m 4096 --n 4096 --k 4096 --compare sm90:128x256x64:s4:coop:b2 sm90:128x128x64:s6:pingpong:b2 ";
+  const Outcome o = foretile(product, "COLUMNS=80");
+  ASSERT_EQ(o.code, 0) << o.error;
+  for (const char* text : {"A: sm90:128x256x64:s4:coop:b2", "B: sm90:128x128x64:s6:pingpong:b2", "B/A", "waves", "L2 answers", "most of the difference is in"}) EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
+  for (const std::string& line : lines_of(o.out)) EXPECT_LE(width_of(line), 80u) << line;
+  const auto json = foretile(product + "--json").json();
+  expect_envelope(json, "explain.compare");
+  ASSERT_EQ(json.at("compared").size(), 2u);
+  EXPECT_EQ(json.at("compared")[1].at("forecast"), foretile("explain --json --m 4096 --n 4096 --k 4096 --config sm90:128x128x64:s6:pingpong:b2").json().at("forecast"));
+  EXPECT_EQ(foretile("explain --m 64 --n 64 --k 64 --compare sm90:128x256x64:s4:coop:b2").code, 2);
+  EXPECT_EQ(foretile("explain --m 64 --n 64 --k 64 --compare sm90:128x256x64:s4:coop:b2 nonsense").code, 2);
+}
+
+TEST(Explain, SaysWhatWouldHelpAndWhatCountersRead) {
+  // Rows of 4095 elements: nothing for TMA, and what alignment would give.
+  const auto json = foretile("explain --json --m 4096 --n 4096 --k 4095").json();
+  double last = 0;
+  bool aligned = false;
+  for (const auto& r : json.at("remedies")) {
+    EXPECT_GE(r.at("seconds").get<double>(), last);
+    last = r.at("seconds");
+    EXPECT_LT(last, json.at("forecast").at("seconds").get<double>());
+    aligned = aligned || r.at("what") == "base addresses and rows on multiples of 16 bytes";
+  }
+  EXPECT_TRUE(aligned);
+  EXPECT_GE(json.at("counters").size(), 10u);
+  const Outcome text = foretile("explain --m 4096 --n 4096 --k 4096", "COLUMNS=80");
+  for (const char* wanted : {"What would help", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum", "sm__pipe_tensor_cycles_active"}) EXPECT_NE(text.out.find(wanted), std::string::npos) << wanted;
+  for (const std::string& line : lines_of(text.out)) EXPECT_LE(width_of(line), 80u) << line;
+}
+
+TEST(Explain, ZerosTakeLessPower) {
+  const std::string big = "explain --json --m 8192 --n 8192 --k 8192 ";
+  EXPECT_LT(foretile(big + "--data zeros").json().at("forecast").at("seconds").get<double>(), foretile(big).json().at("forecast").at("seconds").get<double>());
+  EXPECT_EQ(foretile(big + "--data ones").code, 2);
+  EXPECT_EQ(foretile(big + "--regime mhz=1500").json().at("forecast").at("clock_mhz"), 1500);
+}
+
+TEST(Explain, DrawsARoofline) {
+  for (const char* name : {"roof.svg", "roof.html"}) {
+    const std::string path = testing::TempDir() + "/" + name;
+    std::remove(path.c_str());
+    const Outcome o = foretile("explain --m 32 --n 6144 --k 4096 --roofline " + path);
+    ASSERT_EQ(o.code, 0) << o.error;
+    const std::string picture = slurp(path);
+    for (const char* text : {"<svg", "</svg>", "TFLOP/s", "DRAM, 3.96 TB/s of 4.80 TB/s", "tensor cores at 1980 MHz", "<title>"}) EXPECT_NE(picture.find(text), std::string::npos) << name << " " << text;
+    EXPECT_EQ(picture.find("nan"), std::string::npos);
+    EXPECT_EQ(picture.find("inf"), std::string::npos);
+  }
+  EXPECT_EQ(foretile("explain --m 32 --n 6144 --k 4096 --roofline /tmp/roof.png").code, 2);
+  EXPECT_EQ(foretile("explain --m 32 --n 6144 --k 4096 --roofline /no/such/folder/roof.svg").code, 3);
+}
+
 // A kernel from a description: the text and the JSON say the same, and --set changes it.
 TEST(Explain, KernelsFromAFile) {
   const std::string kernel = "explain --kernel " FORETILE_SOURCE_DIR "/examples/kernels/tiled-fp32.toml --m 1024 --n 1024 --k 1024 --machine a100 ";

@@ -133,7 +133,7 @@ TEST(Explain, SaysWhatItDoesNotKnow) {
 TEST(Explain, LinesAreNotTooLong) {
   for (const Configuration& c : {kLarge, catalogue::few_rows(16, 256, 5)}) {
     std::stringstream text(explain_text(kH200, kBf16, c, {64, 7168, 16384}));
-    for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 120u) << line;
+    for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 80u) << line;
   }
 }
 
