@@ -6,9 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "runtime/embedded_sources.h"
+#include "bench/plain_compile.h"
 #include "runtime/nvrtc.h"
-#include "runtime/source.h"
 
 namespace foretile::bench {
 
@@ -96,35 +95,9 @@ void Gpu::set_bytes(void* to, unsigned char value, std::size_t bytes) const {
 }
 
 void Gpu::load_kernels() {
-  const Nvrtc* nvrtc = nullptr;
-  require(load_nvrtc(nvrtc));
-  std::vector<std::string> terminated;
-  std::vector<const char*> names, texts;
-  const auto files = embedded_device_sources();
-  terminated.reserve(2 * files.size());
-  for (const EmbeddedFile& file : files) {
-    names.push_back(terminated.emplace_back(file.name).c_str());
-    texts.push_back(terminated.emplace_back(file.text).c_str());
-  }
   const std::string source = std::string("#include \"foretile/device/arguments.h\"\n#include \"foretile/device/operation.h\"\nusing namespace foretile;\n") +
                              kKernelPrelude + kSharedStructs + "\n" + kKernelSource;
-  Nvrtc::Program program = nullptr;
-  const std::string architecture = "--gpu-architecture=" + architecture_for(info_->compute_capability);
-  const char* options[] = {"-std=c++20", "-default-device", architecture.c_str()};
-  const auto fail = [&](const char* what, int code) {
-    std::string log;
-    std::size_t bytes = 0;
-    if (program && nvrtc->log_size(program, &bytes) == 0) log.resize(bytes), nvrtc->log(program, log.data());
-    if (program) nvrtc->destroy(&program);
-    throw std::runtime_error(std::string("the benchmark's own kernels do not compile: ") + what + ": " + nvrtc->error(code) + "\n" + log);
-  };
-  if (const int code = nvrtc->create(&program, source.c_str(), "foretile_bench.cu", int(names.size()), texts.data(), names.data())) fail("nvrtcCreateProgram", code);
-  if (const int code = nvrtc->compile(program, int(std::size(options)), options)) fail("nvrtcCompileProgram", code);
-  std::size_t bytes = 0;
-  if (const int code = nvrtc->cubin_size(program, &bytes)) fail("nvrtcGetCUBINSize", code);
-  std::string cubin(bytes, '\0');
-  if (const int code = nvrtc->cubin(program, cubin.data())) fail("nvrtcGetCUBIN", code);
-  nvrtc->destroy(&program);
+  const std::string cubin = compile_plain(source, info_->compute_capability, "the benchmark's own kernels");
   check(driver_->module_load(&module_, cubin.data()), "cuModuleLoadData");
 }
 

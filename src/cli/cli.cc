@@ -78,6 +78,7 @@ int run(const std::vector<std::string>& arguments) {
   add_run(app, action);
   add_bench(app, action);
   add_machines(app, action);
+  add_calibrate(app, action);
   add_cache(app, action);
 
   std::string command = "foretile";

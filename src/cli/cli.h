@@ -25,6 +25,7 @@ void add_verify(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_emulate(CLI::App& app, Action& action);
 void add_machines(CLI::App& app, Action& action);
+void add_calibrate(CLI::App& app, Action& action);
 void add_cache(CLI::App& app, Action& action);
 
 }  // namespace foretile::cli

@@ -86,7 +86,7 @@ std::vector<Remedy> remedies(const Machine& machine, const Operation& o, const C
       if (y.rounds < x.rounds) offer(fmt::format("M = {} instead of {}", rows, p.m), y.forecast.seconds * double(p.m) / double(rows), fmt::format("{} instead of {}; time for as many rows", waves(y.forecast.waves), number(x.forecast.waves)));
     }
   }
-  if (x.forecast.waves < 1 || x.forecast.launch > 0.05 * now) {
+  if (x.busy_sms < x.sms || x.forecast.launch > 0.05 * now) {
     Problem several = p;
     several.batch = p.batch * 8;
     if (!why_not_on(machine, o, c, several)) offer("8 such products in one call", forecast(machine, o, c, several, conditions).seconds / 8, "one launch, and more blocks than one product has; time of each");

@@ -6,7 +6,7 @@
 
 namespace {
 
-const char* const kCommands[] = {"demo", "explain", "choose", "emulate", "verify", "run", "bench", "machines", "cache"};
+const char* const kCommands[] = {"demo", "explain", "choose", "emulate", "verify", "run", "bench", "machines", "calibrate", "cache"};
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -204,6 +204,13 @@ TEST(Machines, SeveralAreComparedSideBySide) {
   for (const char* text : {"h200", "a100", "l4", "dram.bandwidth", "4.8e+12", "2.04e+12", "3e+11"}) EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
   EXPECT_EQ(foretile("machines --json h200 l4").json().at("machines").size(), 2u);
   EXPECT_EQ(foretile("machines h200 h300").code, 2);
+}
+
+TEST(Calibrate, WithoutAGpuItSaysWhatIsMissing) {
+  const Outcome o = foretile("calibrate");
+  EXPECT_EQ(o.code, 3);
+  EXPECT_NE(o.error.find("no usable GPU: "), std::string::npos) << o.error;
+  EXPECT_EQ(foretile("calibrate --out here.txt").code, 2);
 }
 
 TEST(Emulate, ChecksAndReports) {
