@@ -15,9 +15,8 @@ constexpr Configuration pingpong(int m, int n, int stages, int buffers, int clus
   return {.family = Family::sm90, .tile_m = m, .tile_n = n, .tile_k = 64, .stages = stages, .cluster_m = cluster_m,
           .schedule = Schedule::pingpong, .store_buffers = buffers};
 }
-constexpr Configuration few_rows(int n, int k, int stages) {
-  return {.family = Family::sm90, .tile_m = 64, .tile_n = n, .tile_k = k, .stages = stages,
-          .schedule = Schedule::cooperative, .store_buffers = 1};
+constexpr Configuration decode(int m, int n, int k, int stages, int split_k = 1) {
+  return {.family = Family::decode, .tile_m = m, .tile_n = n, .tile_k = k, .stages = stages, .split_k = split_k};
 }
 constexpr Configuration simt(int m, int n, int k, int thread_m, int thread_n) {
   return {.family = Family::simt, .tile_m = m, .tile_n = n, .tile_k = k, .thread_m = thread_m, .thread_n = thread_n};
@@ -32,13 +31,38 @@ inline constexpr Configuration kConfigurations[] = {
     coop(128, 192, 4, 3),
     coop(128, 128, 6, 2),
     coop(192, 176, 4, 2),         // three consumers: wave fits between those above
-    few_rows(256, 64, 5),         // up to 64 rows: one consumer, as many columns as make about one wave
-    few_rows(224, 64, 6),
-    few_rows(128, 64, 9),
-    few_rows(64, 128, 6),
-    few_rows(48, 128, 7),
-    few_rows(32, 128, 9),
-    few_rows(16, 256, 5),
+    // Few rows: a ring of all or half of an SM's shared memory (then two blocks an SM, or two kernels by dependent launch),
+    // K whole or split where N alone has too few tiles for the SMs.
+    decode(8, 64, 128, 12),
+    decode(8, 64, 128, 12, 2),
+    decode(8, 64, 128, 6),
+    decode(8, 64, 128, 6, 2),
+    decode(8, 64, 128, 6, 4),
+    decode(8, 64, 128, 6, 8),
+    decode(16, 64, 128, 10),
+    decode(16, 64, 128, 10, 2),
+    decode(16, 64, 128, 5),
+    decode(16, 64, 128, 5, 2),
+    decode(16, 64, 128, 5, 4),
+    decode(16, 64, 128, 5, 8),
+    decode(32, 64, 128, 8),
+    decode(32, 64, 128, 8, 2),
+    decode(32, 64, 128, 8, 4),
+    decode(32, 64, 128, 4),
+    decode(32, 64, 128, 4, 2),
+    decode(32, 64, 128, 4, 4),
+    decode(64, 64, 128, 6),
+    decode(64, 64, 128, 6, 2),
+    decode(64, 64, 128, 6, 4),
+    decode(64, 64, 64, 5),
+    decode(64, 128, 64, 7),
+    decode(64, 128, 64, 7, 2),
+    decode(96, 64, 64, 9),
+    decode(96, 64, 64, 9, 2),
+    decode(96, 64, 64, 9, 4),
+    decode(96, 64, 64, 4),
+    decode(96, 128, 64, 5),
+    decode(96, 128, 64, 5, 2),
     simt(128, 128, 8, 8, 8),      // any type, any alignment, any GPU
     simt(64, 64, 16, 4, 4),
     simt(32, 32, 16, 4, 4),
@@ -58,6 +82,12 @@ constexpr Operation full(DType in, DType out, Activation activation) {
   o.activation = activation;
   return o;
 }
+constexpr Operation gated(DType in, DType out, Gating gating) {
+  Operation o = product(in, out);
+  o.activation = Activation::silu;
+  o.gating = gating;
+  return o;
+}
 constexpr Operation unaligned(Operation o) {
   o.inputs = o.output = Alignment::any;
   return o;
@@ -69,6 +99,7 @@ inline constexpr NamedOperation kOperations[] = {
     {"bf16-fp32", product(DType::bf16, DType::fp32)},
     {"bf16-full-gelu", full(DType::bf16, DType::bf16, Activation::gelu_erf)},
     {"fp16-full-silu", full(DType::fp16, DType::fp16, Activation::silu)},
+    {"bf16-swiglu", gated(DType::bf16, DType::bf16, Gating::halves)},
     {"bf16-unaligned", unaligned(product(DType::bf16, DType::bf16))},
     {"fp32", unaligned(product(DType::fp32, DType::fp32))},
 };

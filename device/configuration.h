@@ -7,6 +7,7 @@ namespace foretile {
 enum class Family : u8 {
   simt = 0,  // device/kernels/gemm_simt.cuh: any type, any alignment, any GPU
   sm90 = 1,  // device/kernels/gemm_sm90.cuh: TMA and wgmma, Hopper only
+  decode = 2,  // device/kernels/gemm_decode.cuh: few rows of A, weights streamed at the speed of memory, Hopper only
 };
 
 enum class Schedule : u8 {
@@ -18,12 +19,17 @@ struct Configuration {
   Family family = Family::simt;
   int tile_m = 64, tile_n = 64, tile_k = 16;
 
-  // sm90 only
+  // sm90 and decode
   int stages = 0;         // depth of the shared-memory ring of A and B tiles
+
+  // sm90 only
   int cluster_m = 1;      // blocks of a cluster along M share their B tile by multicast
   int cluster_n = 1;      // blocks of a cluster along N share their A tile by multicast
   Schedule schedule = Schedule::cooperative;
   int store_buffers = 0;  // staging chunks of D a consumer warpgroup, for TMA stores that overlap
+
+  // decode only
+  int split_k = 1;  // blocks of a cluster, each with its slice of K; their partial sums meet in a fixed order
 
   // simt only
   int thread_m = 0, thread_n = 0;  // register tile of one thread

@@ -2,8 +2,7 @@
 // choice filters with it, messages print it.
 #pragma once
 #include "foretile/device/configuration.h"
-#include "foretile/device/kernels/gemm_simt_facts.h"
-#include "foretile/device/kernels/gemm_sm90_facts.h"
+#include "foretile/device/kernels/family.h"
 #include "foretile/device/operation.h"
 
 namespace foretile {
@@ -17,6 +16,8 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   if ((o.has_c && !is_float(o.c)) || (o.has_bias && !is_float(o.bias)) || (o.has_residual && !is_float(o.residual)))
     return "C, bias and residual must be fp32, fp16 or bf16";
   if (c.tile_m <= 0 || c.tile_n <= 0 || c.tile_k <= 0) return "tile sizes must be positive";
+  if (c.family != Family::decode && c.split_k != 1) return "only the decode family splits K";
+  if (c.family != Family::decode && o.gating != Gating::none) return "gated products take the decode family";
 
   if (c.family == Family::simt) {
     if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1) return "the simt family has no stages, store buffers or clusters";
@@ -28,18 +29,31 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
     return nullptr;
   }
 
-  if (!is_half_width(o.a) || o.a != o.b) return "the sm90 family takes A and B both bf16 or both fp16";
-  if (o.transpose_a || o.transpose_b) return "the sm90 family takes A[M,K] and B[N,K], not transposed";
+  if (!is_half_width(o.a) || o.a != o.b) return "the sm90 and decode families take A and B both bf16 or both fp16";
+  if (o.transpose_a || o.transpose_b) return "the sm90 and decode families take A[M,K] and B[N,K], not transposed";
   if (o.inputs != Alignment::tma) return "TMA needs the base address and every row of A and B on a multiple of 16 bytes";
-  if (c.thread_m || c.thread_n) return "the sm90 family has no register tile: it follows from the warpgroups";
+  if (c.thread_m || c.thread_n) return "the sm90 and decode families have no register tile: it follows from the warpgroups";
+  if (c.tile_k % sm90::slab_elements(o) || c.tile_k > 4 * sm90::slab_elements(o)) return "the tile must be 64, 128, 192 or 256 elements deep along K";
+  if (c.stages < 2) return "the ring needs at least two stages";
+
+  if (c.family == Family::decode) {
+    if (c.cluster_m != 1 || c.cluster_n != 1 || c.store_buffers) return "the decode family has no multicast and no store buffers";
+    if (decode::kSliceUnit % c.tile_k) return "decode tiles are 64 or 128 elements deep along K";
+    if (c.tile_m % 8 || c.tile_m > 128) return "decode tiles have a multiple of 8 rows, at most 128";
+    if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return "decode tiles have 64, 128 or 256 columns";
+    if (c.split_k < 1 || c.split_k > 8) return "a cluster has at most 8 blocks to split K over";
+    if (decode::share_of_half(o, c) * c.split_k != decode::half_columns(o, c) || decode::share_of_half(o, c) % 8)
+      return "each block of the cluster must own a multiple of 8 columns of the tile";
+    if (decode::accumulators_per_thread(c) > 144) return "more than 144 accumulators a thread would spill";
+    if (decode::shared_bytes(o, c) > sm90::kSharedMemoryLimit) return "the ring and the partial sums need more than 227 KiB of shared memory";
+    return nullptr;
+  }
   if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192 && c.tile_m != 256) return "sm90 tiles have 64, 128, 192 or 256 rows";
   if (c.tile_n % 16 || c.tile_n > 256) return "sm90 tiles have a multiple of 16 columns, at most 256";
-  if (c.tile_k % sm90::slab_elements(o) || c.tile_k > 4 * sm90::slab_elements(o)) return "an sm90 tile is 64, 128, 192 or 256 elements deep along K";
   if (c.schedule == Schedule::pingpong && c.tile_m > 128) return "a ping-pong tile has 64 or 128 rows: one warpgroup holds all of it";
   if (sm90::accumulators_per_thread(c) > 160) return "more than 160 accumulators a thread would spill";
   if (c.cluster_m < 1 || c.cluster_n < 1 || c.cluster_m * c.cluster_n > 2) return "sm90 clusters have one or two blocks";
   if (c.tile_m / c.cluster_n % 8 || c.tile_n / c.cluster_m % 8) return "a multicast share of a tile must be a multiple of 8 rows";
-  if (c.stages < 2) return "the sm90 ring needs at least two stages";
   if (c.store_buffers < 1) return "the sm90 family stages D in at least one store buffer";
   if (sm90::consumer_registers(c) < sm90::accumulators_per_thread(c) + 32) return "the register split leaves a consumer fewer than 32 registers beside its accumulators";
   if (sm90::shared_bytes(o, c) > sm90::kSharedMemoryLimit) return "the ring and the store buffers need more than 227 KiB of shared memory";
@@ -55,7 +69,9 @@ constexpr const char* why_not(const Operation& o, const Configuration& c, const 
   constexpr i64 limit = 0x7fffffff - 4096;  // tile origins and tile counts are 32-bit in the kernels
   if (p.m > limit || p.n > limit || p.k > limit) return "M, N and K must stay below 2^31 - 4096";
   if (p.batch > limit || cluster_tiles(c, p) > limit) return "more than 2^31 output tiles";
-  if (c.family == Family::sm90 && p.k == 0) return "a tensor map cannot be empty: K = 0 takes the simt family";
+  if (o.gating != Gating::none && p.n % 2) return "a gated product needs an even N";
+  if (p.k > 0 && ceil_div(p.k, i64(decode::kSliceUnit)) < c.split_k) return "K has fewer slices of 128 elements than there are blocks to split it over";
+  if (c.family != Family::simt && p.k == 0) return "a tensor map cannot be empty: K = 0 takes the simt family";
   return nullptr;
 }
 

@@ -1,9 +1,17 @@
-// What is computed: D = residual + activate(alpha * A x B^T + beta * C + bias), every operand with its own type.
+// What is computed: D = residual + activate(alpha * A x B^T + beta * C + bias), every operand with its own type; gated,
+// D = residual + activate(X_gate) * X_up with X = alpha * A x B^T + beta * C + bias.
 // An Operation is a template argument of a kernel (structural, named fields); a Problem adds the sizes.
 #pragma once
 #include "foretile/device/types.h"
 
 namespace foretile {
+
+// Gated: the product has columns of two kinds, gate and up, and D = activate(gate) * up (+ residual) has half as many.
+enum class Gating : u8 {
+  none = 0,
+  halves = 1,       // columns 0 .. N/2-1 are gates, column N/2 + i is the up column of gate i
+  interleaved = 2,  // column 2i is a gate, column 2i + 1 its up column
+};
 
 enum class Activation : u8 { none = 0, relu = 1, gelu_erf = 2, gelu_tanh = 3, silu = 4 };
 
@@ -28,12 +36,16 @@ struct Operation {
   DType bias = DType::bf16;
   DType residual = DType::bf16;
   Activation activation = Activation::none;
+  Gating gating = Gating::none;  // bias and C have the N columns of the product, D and residual N/2
 
   friend constexpr bool operator==(const Operation&, const Operation&) = default;
 };
 
 // An epilogue that only scales and rounds.
-constexpr bool is_plain(const Operation& o) { return !o.has_c && !o.has_bias && !o.has_residual && o.activation == Activation::none; }
+constexpr bool is_plain(const Operation& o) { return !o.has_c && !o.has_bias && !o.has_residual && o.activation == Activation::none && o.gating == Gating::none; }
+
+// Columns of D and residual for N columns of the product.
+constexpr i64 output_columns(const Operation& o, i64 n) { return o.gating == Gating::none ? n : n / 2; }
 
 // Sizes of one call. Leading dimensions and pointers are arguments, not part of the problem: what matters of
 // them to the choice of a kernel is the alignment class in the Operation.

@@ -1,5 +1,5 @@
-// What happens to an accumulator: D = residual + activate(alpha * acc + beta * C + bias), composed at compile time from
-// the Operation over one operand table. In fp32 throughout; the caller rounds.
+// What happens to an accumulator: D = residual + activate(alpha * acc + beta * C + bias), or gated
+// residual + activate(X_gate) * X_up, composed at compile time from the Operation over one operand table. In fp32 throughout; the caller rounds.
 #pragma once
 #include "foretile/device/operation.h"
 #include "foretile/device/vocabulary/vocabulary.h"
@@ -43,21 +43,51 @@ template <Operation O> struct Epilogue {
     return batch * x.batch_stride + row * x.ld + column;
   }
 
-  // The element must lie inside the output.
-  FORETILE_DEVICE float operator()(float accumulator, i32 row, i32 column) const {
+  // X, before the activation. The element must lie inside the product.
+  FORETILE_DEVICE float scaled(float accumulator, i32 row, i32 column) const {
     float x = scale(alpha, accumulator);
     if constexpr (O.has_c) {
       if (beta != 0) x = multiply_add(beta, load_as_float<O.c>(operands.c, offset(operands.c, batch, row, column)), x);
     }
     if constexpr (O.has_bias) x += load_as_float<O.bias>(operands.bias, batch * operands.bias.batch_stride + column);
-    x = activate<O.activation>(x);
-    if constexpr (O.has_residual) x += load_as_float<O.residual>(operands.residual, offset(operands.residual, batch, row, column));
     return x;
+  }
+  FORETILE_DEVICE float with_residual(float y, i32 row, i32 column) const {
+    if constexpr (O.has_residual) y += load_as_float<O.residual>(operands.residual, offset(operands.residual, batch, row, column));
+    return y;
+  }
+
+  // The element must lie inside the output.
+  FORETILE_DEVICE float operator()(float accumulator, i32 row, i32 column) const {
+    return with_residual(activate<O.activation>(scaled(accumulator, row, column)), row, column);
+  }
+  // `column` is one of the `product_columns` / 2 of D.
+  FORETILE_DEVICE float gated(float gate, float up, i32 row, i32 column, i32 product_columns) const {
+    const bool halves = O.gating == Gating::halves;
+    const float x = scaled(gate, row, halves ? column : 2 * column);
+    const float factor = scaled(up, row, halves ? product_columns / 2 + column : 2 * column + 1);
+    return with_residual(activate<O.activation>(x) * factor, row, column);
   }
 
   FORETILE_DEVICE void store(float value, i32 row, i32 column) const {
     using D = Storage<O.d>;
     store_global(static_cast<D*>(operands.d.data) + offset(operands.d, batch, row, column), round_to<D>(value));
+  }
+  // The first `count` of four neighbours, `column` a multiple of 4: at once where D keeps TMA's alignment.
+  FORETILE_DEVICE void store_run(const float (&values)[4], i32 count, i32 row, i32 column) const {
+    using D = Storage<O.d>;
+    if (O.output == Alignment::tma && count == 4) {
+      D* const to = static_cast<D*>(operands.d.data) + offset(operands.d, batch, row, column);
+      if constexpr (O.d == DType::fp32) {
+        store_global(reinterpret_cast<f32x4*>(to), f32x4{values[0], values[1], values[2], values[3]});
+      } else {
+        store_global(reinterpret_cast<u32x2*>(to), u32x2{pack_pair<D>(values[0], values[1]), pack_pair<D>(values[2], values[3])});
+      }
+      return;
+    }
+    FORETILE_UNROLL
+    for (int i = 0; i < 4; ++i)
+      if (i < count) store(values[i], row, column + i);
   }
 };
 

@@ -81,6 +81,29 @@ FORETILE_VOCABULARY void tma_load(SmemAddress destination, const TensorMap& map,
       ::"r"(destination.value), "l"(&map), "r"(barrier.address.value), "r"(corner.inner), "r"(corner.row), "r"(corner.batch)
       : "memory");
 }
+FORETILE_VOCABULARY void tma_load(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier, L2Policy policy, Site) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;"
+      ::"r"(destination.value), "l"(&map), "r"(barrier.address.value), "r"(corner.inner), "r"(corner.row), "r"(corner.batch),
+      "l"(policy.value)
+      : "memory");
+}
+FORETILE_VOCABULARY L2Policy evict_first() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return {policy};
+}
+FORETILE_VOCABULARY L2Policy evict_last() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return {policy};
+}
+FORETILE_VOCABULARY L2Policy evict_normal() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return {policy};
+}
 FORETILE_VOCABULARY void tma_load_multicast(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier,
                                             u16 blocks, Site) {
   asm volatile(
@@ -172,6 +195,16 @@ FORETILE_VOCABULARY u32x4 load_matrix_x4(SmemAddress row, Site) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(f.x), "=r"(f.y), "=r"(f.z), "=r"(f.w) : "r"(row.value) : "memory");
   return f;
+}
+
+FORETILE_VOCABULARY ClusterAddress cluster_address(SmemAddress address, u32 rank) {
+  u32 value;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(value) : "r"(address.value), "r"(rank));
+  return {value};
+}
+FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, float value, ClusterAddress barrier, Site) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+               ::"r"(destination.value), "r"(__float_as_uint(value)), "r"(barrier.value) : "memory");
 }
 
 template <class T> FORETILE_DEVICE T load_global(const T* address, Site) {

@@ -28,6 +28,17 @@ struct Mbarrier {
   SmemAddress address;
 };
 
+// A byte of the shared memory of a block of the cluster, this one or a peer.
+struct ClusterAddress {
+  u32 value;
+  friend constexpr ClusterAddress operator+(ClusterAddress a, u32 bytes) { return {a.value + bytes}; }
+};
+
+// What the L2 cache does with the lines of a load: a hint.
+struct L2Policy {
+  u64 value;
+};
+
 struct Index3 { u32 x, y, z; };
 struct alignas(8) f32x2 { float x, y; };
 struct alignas(16) f32x4 { float x, y, z, w; };
@@ -76,6 +87,11 @@ struct BoxCorner { i32 inner, row, batch; };
 FORETILE_VOCABULARY void prefetch_tensor_map(const TensorMap& map, Site site = Site::here());
 FORETILE_VOCABULARY void tma_load(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier,
                                   Site site = Site::here());
+FORETILE_VOCABULARY void tma_load(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier, L2Policy policy,
+                                  Site site = Site::here());
+FORETILE_VOCABULARY L2Policy evict_first();  // read once: make room for others
+FORETILE_VOCABULARY L2Policy evict_last();   // read again and again: stay
+FORETILE_VOCABULARY L2Policy evict_normal();
 // The box lands at the same address, and counts on the barrier at the same address, in each block of the cluster
 // whose bit is set in `blocks`.
 FORETILE_VOCABULARY void tma_load_multicast(SmemAddress destination, const TensorMap& map, BoxCorner corner,
@@ -105,6 +121,12 @@ template <class T> FORETILE_DEVICE void store_shared(SmemAddress address, T valu
 FORETILE_VOCABULARY void store_matrix_x4(SmemAddress row, u32x4 fragments, Site site = Site::here());
 FORETILE_VOCABULARY void store_matrix_x2(SmemAddress row, u32x2 fragments, Site site = Site::here());
 FORETILE_VOCABULARY u32x4 load_matrix_x4(SmemAddress row, Site site = Site::here());
+
+// ---- shared memory of the cluster -----------------------------------------------------------------------
+FORETILE_VOCABULARY ClusterAddress cluster_address(SmemAddress address, u32 rank);  // the same address in block `rank`
+// Sends four bytes to a block of the cluster, whose barrier counts them. Who waits for that phase there sees them. The
+// receiving block must have initialised the barrier (a cluster barrier since then says so) and must not exit before.
+FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, float value, ClusterAddress barrier, Site site = Site::here());
 
 // ---- global memory --------------------------------------------------------------------------------------
 template <class T> FORETILE_DEVICE T load_global(const T* address, Site site = Site::here());

@@ -66,6 +66,8 @@ struct Scalar {
 };
 
 // D[M,N] = residual + activate(alpha * A[M,K] x B[N,K]^T + beta * C + bias), accumulated in fp32.
+// Gated (SwiGLU: activation silu; GeGLU: gelu), with X = alpha * A x B^T + beta * C + bias of N columns:
+// D[M,N/2] = residual + activate(X_gate) * X_up. N counts the columns of the product; bias and C have N, D and residual N/2.
 // C may be D with equal dtype, ld and batch_stride; otherwise no element of D may be an element of an input (interleaved
 // views that share none are legal).
 struct Matmul {
@@ -78,6 +80,16 @@ struct Matmul {
   Matrix bias;          // [N] contiguous; data null: none; ld not looked at
   Matrix residual;      // [M,N]; data null: none
   Activation activation = Activation::none;
+  Gating gating = Gating::none;  // which columns of the product are gates. Hopper, 16-bit A and B aligned for TMA
+
+  // Programmatic dependent launch: the kernel may start while the one before it on the stream still runs, and waits for
+  // it before it touches what that one may write. Kernels before and after need not know of it.
+  bool dependent = false;
+  // A promise: B was complete before any kernel of the chain of dependent launches was launched. Then it is read while
+  // the kernel before still runs. Kept wrongly, results are wrong.
+  bool weights_ready = false;
+  // Bits of a row of D depend on that row of A, on B and on the operands, not on M: K is cut as N and K alone say.
+  bool batch_invariant = false;
 
   void* stream = nullptr;  // CUstream / cudaStream_t, of the device that the call runs on; null: the legacy default stream
   int device = -1;         // -1: the current context's (none current: device 0). The current context is left as it was

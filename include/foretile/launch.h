@@ -15,6 +15,7 @@ struct TensorMapSpec {
   u64 stride_bytes[2] = {0, 0};  // of row and batch: multiples of 16
   u32 box[3] = {1, 1, 1};        // elements
   Swizzle swizzle = Swizzle::none;
+  int l2_promotion = 256;        // bytes that a miss brings into L2: 0 (what was asked for), 64, 128 or 256
 };
 using EncodeTensorMap = std::function<TensorMap(const TensorMapSpec&)>;
 

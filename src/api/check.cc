@@ -72,6 +72,8 @@ Status check_call(const Matmul& call, Pointers pointers, CheckedCall& out) {
     if (value < 0) return invalid("{} is {}; allowed: 0 or more", name, value);
   if (int(call.activation) > int(Activation::silu))
     return invalid("activation is {}; allowed: none (0), relu (1), gelu_erf (2), gelu_tanh (3), silu (4)", int(call.activation));
+  if (int(call.gating) > int(Gating::interleaved)) return invalid("gating is {}; allowed: none (0), halves (1), interleaved (2)", int(call.gating));
+  if (call.gating != Gating::none && call.n % 2) return invalid("n is {} with gating {}; allowed: an even number, gates and up columns together", call.n, name_of(call.gating));
   if (call.sm_budget < 0) return invalid("sm_budget is {}; allowed: 0 (all SMs) or more", call.sm_budget);
   if (call.device < -1) return invalid("device is {}; allowed: -1 (the current one) or 0 and more", call.device);
 
@@ -82,8 +84,10 @@ Status check_call(const Matmul& call, Pointers pointers, CheckedCall& out) {
 
   const Operand a = call.a.transposed ? Operand{"A", call.a, call.k, call.m, "M"} : Operand{"A", call.a, call.m, call.k, "K"};
   const Operand b = call.b.transposed ? Operand{"B", call.b, call.k, call.n, "N"} : Operand{"B", call.b, call.n, call.k, "K"};
-  const Operand d{"D", call.d, call.m, call.n, "N"}, c{"C", call.c, call.m, call.n, "N"};
-  const Operand residual{"residual", call.residual, call.m, call.n, "N"}, bias{"bias", call.bias, 1, call.n, "N"};
+  const i64 columns = call.gating == Gating::none ? call.n : call.n / 2;  // of D
+  const char* const columns_name = call.gating == Gating::none ? "N" : "N/2";
+  const Operand d{"D", call.d, call.m, columns, columns_name}, c{"C", call.c, call.m, call.n, "N"};
+  const Operand residual{"residual", call.residual, call.m, columns, columns_name}, bias{"bias", call.bias, 1, call.n, "N"};
   const bool has_bias = call.bias.data, has_residual = call.residual.data;
 
   if (!out.empty && reads_c && !call.c.data)
@@ -129,12 +133,12 @@ Status check_call(const Matmul& call, Pointers pointers, CheckedCall& out) {
   if (reads_c) o.c = call.c.dtype;
   if (has_bias) o.bias = call.bias.dtype;
   if (has_residual) o.residual = call.residual.dtype;
-  o.activation = call.activation;
+  o.activation = call.activation, o.gating = call.gating;
   o.inputs = reads_ab ? input_alignment(o, out.problem, out.operands) : Alignment::any;
   o.output = output_alignment(o, out.problem, out.operands);
   e.alpha = call.alpha.value, e.beta = call.beta.value;
   e.alpha_pointer = call.alpha.pointer, e.beta_pointer = call.beta.pointer;
-  out.c_like_d = reads_c && call.c.dtype == call.d.dtype && (call.m == 1 || e.c.ld == e.d.ld) && e.c.batch_stride == e.d.batch_stride;
+  out.c_like_d = reads_c && call.gating == Gating::none && call.c.dtype == call.d.dtype && (call.m == 1 || e.c.ld == e.d.ld) && e.c.batch_stride == e.d.batch_stride;
   return pointers == Pointers::real ? check_overlap(call, out) : Status{};
 }
 

@@ -81,7 +81,7 @@ Status choose_configuration(const DeviceInfo& device, const Matmul& call, const 
     configuration = pick(*machine, x.operation, x.problem, {.sm_budget = call.sm_budget});
   }
   const char* reason = why_not(x.operation, configuration, x.problem);
-  if (!reason && configuration.family == Family::sm90 && device.compute_capability != 90) reason = "the sm90 family needs compute capability 9.0 (Hopper)";
+  if (!reason && needs_hopper(configuration.family) && device.compute_capability != 90) reason = "the sm90 and decode families need compute capability 9.0 (Hopper)";
   if (reason)
     return {Code::unsupported, fmt::format("configuration {} cannot compute {} on device {} ({}): {}", text_of(configuration), text_of(x.operation), device.ordinal,
                                            device.name, reason)};
@@ -112,37 +112,50 @@ Status LaunchPlan::make(const Driver& driver, const CallContext& context, const 
     return s;
   }
 
-  const LaunchShape shape = launch_shape(o, c, checked.problem, call.sm_budget ? call.sm_budget : device->sms);
+  const int sms = call.sm_budget ? call.sm_budget : device->sms;
+  const LaunchShape shape = launch_shape(o, c, checked.problem, sms);
   cuda::LaunchConfig& launch = fresh->config_;
   launch.grid_x = shape.blocks, launch.grid_y = launch.grid_z = 1;
   launch.block_x = shape.threads, launch.block_y = launch.block_z = 1;
   launch.shared_bytes = shape.shared_bytes;
+  launch.attributes = fresh->attributes_;
   if (shape.cluster > 1) {
-    fresh->cluster_.id = cuda::kClusterDimension;
-    fresh->cluster_.value.cluster = {shape.cluster, 1, 1};
-    launch.attributes = &fresh->cluster_;
-    launch.attribute_count = 1;
+    cuda::LaunchAttribute& cluster = fresh->attributes_[launch.attribute_count++];
+    cluster.id = cuda::kClusterDimension;
+    cluster.value.cluster = {shape.cluster, 1, 1};
   }
+  if (call.dependent && device->compute_capability >= 90) {  // before, there is none: the kernel starts when its predecessors are complete
+    cuda::LaunchAttribute& serialization = fresh->attributes_[launch.attribute_count++];
+    serialization.id = cuda::kProgrammaticStreamSerialization;
+    serialization.value.programmatic_stream_serialization = 1;
+  }
+  Status status;
+  const EncodeTensorMap encode = [&](const TensorMapSpec& spec) {
+    TensorMap map{};
+    if (status) status = encode_tensor_map(driver, spec, map);
+    return map;
+  };
+  const bool weights_ready = call.dependent && call.weights_ready;
   if (c.family == Family::sm90) {
-    Status status;
-    fresh->arguments_ = sm90_arguments(o, c, checked.problem, checked.operands, shape, [&](const TensorMapSpec& spec) {
-      TensorMap map{};
-      if (status) status = encode_tensor_map(driver, spec, map);
-      return map;
-    });
-    if (!status) return status;
-    fresh->latest_ = std::get<GemmSm90Arguments>(fresh->arguments_);
-    fresh->first_addresses_ = fresh->latest_addresses_ = {call.a.data, call.b.data, call.d.data};
+    GemmSm90Arguments arguments = sm90_arguments(o, c, checked.problem, checked.operands, shape, encode);
+    arguments.weights_ready = weights_ready;
+    fresh->arguments_ = arguments;
+  } else if (c.family == Family::decode) {
+    GemmDecodeArguments arguments = decode_arguments(o, c, checked.problem, checked.operands, sms, encode);
+    arguments.weights_ready = weights_ready;
+    fresh->arguments_ = arguments;
   } else {
     fresh->arguments_ = simt_arguments(c, checked.problem, checked.operands, shape);
   }
+  if (!status) return status;
+  fresh->latest_ = fresh->arguments_;
+  fresh->first_addresses_ = fresh->latest_addresses_ = {call.a.data, call.b.data, call.d.data};
   plan = std::move(fresh);
   return {};
 }
 
-Status LaunchPlan::fill_maps(const Driver& driver, const Matmul& call, GemmSm90Arguments& arguments) {
-  const bool stored_by_tma = checked_.operation.output == Alignment::tma;
-  const auto update = [&](GemmSm90Arguments& maps, Addresses& known) {
+template <class Arguments> Status LaunchPlan::fill_maps(const Driver& driver, const Matmul& call, Arguments& arguments) {
+  const auto update = [&](Arguments& maps, Addresses& known) {
     const auto move = [&](TensorMap& map, const void*& from, const void* to) {
       if (from == to) return cuda::kSuccess;
       const cuda::Result result = driver.tensor_map_replace(&map, const_cast<void*>(to));
@@ -151,16 +164,18 @@ Status LaunchPlan::fill_maps(const Driver& driver, const Matmul& call, GemmSm90A
     };
     cuda::Result result = move(maps.a, known.a, call.a.data);
     if (result == cuda::kSuccess) result = move(maps.b, known.b, call.b.data);
-    if (result == cuda::kSuccess && stored_by_tma) result = move(maps.d, known.d, call.d.data);
+    if constexpr (requires { maps.d; })
+      if (result == cuda::kSuccess && sm90::stores_by_tma(checked_.operation)) result = move(maps.d, known.d, call.d.data);
     return result;
   };
   cuda::Result result;
   if (!latest_taken_.test_and_set(std::memory_order_acquire)) {
-    result = update(latest_, latest_addresses_);
-    arguments = latest_;
+    Arguments& latest = std::get<Arguments>(latest_);
+    result = update(latest, latest_addresses_);
+    arguments = latest;
     latest_taken_.clear(std::memory_order_release);
   } else {
-    arguments = std::get<GemmSm90Arguments>(arguments_);
+    arguments = std::get<Arguments>(arguments_);
     Addresses known = first_addresses_;
     result = update(arguments, known);
   }
@@ -181,12 +196,17 @@ Status LaunchPlan::launch(const Driver& driver, const Matmul& call) {
   cuda::LaunchConfig config = config_;
   config.stream = static_cast<cuda::Stream>(call.stream);
   cuda::Result result;
-  if (configuration_.family == Family::sm90) {
-    GemmSm90Arguments arguments;
+  const auto launch_by_tma = [&](auto arguments) -> Status {
     if (Status s = fill_maps(driver, call, arguments); !s) return s;
     fill(arguments.epilogue);
     void* parameters[] = {&arguments};
     result = driver.launch(&config, kernel_->function, parameters, nullptr);
+    return {};
+  };
+  if (configuration_.family == Family::sm90) {
+    if (Status s = launch_by_tma(GemmSm90Arguments{}); !s) return s;
+  } else if (configuration_.family == Family::decode) {
+    if (Status s = launch_by_tma(GemmDecodeArguments{}); !s) return s;
   } else {
     GemmSimtArguments arguments = std::get<GemmSimtArguments>(arguments_);
     const bool reads_ab = checked_.problem.k > 0;

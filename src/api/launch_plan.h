@@ -38,20 +38,20 @@ class LaunchPlan {
   const Configuration& configuration() const { return configuration_; }
 
  private:
-  Status fill_maps(const Driver& driver, const Matmul& call, GemmSm90Arguments& arguments);
+  template <class Arguments> Status fill_maps(const Driver& driver, const Matmul& call, Arguments& arguments);
 
   CheckedCall checked_;
   Configuration configuration_;
   const LoadedKernel* kernel_ = nullptr;
   cuda::LaunchConfig config_{};
-  cuda::LaunchAttribute cluster_{};
-  std::variant<GemmSimtArguments, GemmSm90Arguments> arguments_;
+  cuda::LaunchAttribute attributes_[2]{};
+  std::variant<GemmSimtArguments, GemmSm90Arguments, GemmDecodeArguments> arguments_;
 
   // The tensor maps of the latest call, and for which addresses they hold. Guarded by a flag that nobody waits for: who finds it
   // taken works on a copy of the first maps.
   struct Addresses { const void *a, *b, *d; };
   std::atomic_flag latest_taken_ = ATOMIC_FLAG_INIT;
-  GemmSm90Arguments latest_;
+  std::variant<GemmSimtArguments, GemmSm90Arguments, GemmDecodeArguments> latest_;
   Addresses latest_addresses_{}, first_addresses_{};
 };
 

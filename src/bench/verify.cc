@@ -266,7 +266,7 @@ VerifyResult verify(const VerifyOptions& options) {
     ++result.cases;
     result.empty += v.problem.m * v.problem.n * v.problem.batch == 0;
     result.exact += v.integers;
-    ++(!v.configuration ? result.chosen : v.configuration->family == Family::sm90 ? result.sm90_forced : result.simt_forced);
+    ++(!v.configuration ? result.chosen : v.configuration->family == Family::sm90 ? result.sm90_forced : v.configuration->family == Family::decode ? result.decode_forced : result.simt_forced);
     if (now() - told > 2) told = now(), say(fmt::format("verified {} of {}, {} failed, {:.0f} s", result.cases, cases.size(), result.failures.size(), told - begin));
     if (int(result.failures.size()) >= options.stop_after) break;
   }
@@ -276,8 +276,8 @@ VerifyResult verify(const VerifyOptions& options) {
 
 std::string VerifyResult::text() const {
   std::string s = fmt::format("{} random products in {:.0f} s ({:.0f} s of it compiling): {}\n", cases, seconds, compile_seconds, passed() ? "all right" : fmt::format("{} FAILED", failures.size()));
-  s += fmt::format("  {} empty, {} exact (integers), {} compared with the host reference too; configuration: {} chosen by the model, {} sm90 and {} simt forced\n", empty, exact, checked_on_cpu, chosen,
-                   sm90_forced, simt_forced);
+  s += fmt::format("  {} empty, {} exact (integers), {} compared with the host reference too; configuration: {} chosen by the model, {} sm90, {} decode and {} simt forced\n", empty, exact, checked_on_cpu, chosen,
+                   sm90_forced, decode_forced, simt_forced);
   s += fmt::format("  at most {:.0f} % of the rounding bound used\n", 100 * worst);
   for (const VerifyFailure& f : failures) s += fmt::format("  {}\n    {}\n", f.problem, f.what);
   return s;

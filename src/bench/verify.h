@@ -34,7 +34,7 @@ struct VerifyFailure {
 struct VerifyResult {
   int cases = 0;             // run
   int empty = 0;             // of them with nothing to launch
-  int sm90_forced = 0, simt_forced = 0, chosen = 0;  // by how the configuration came about
+  int sm90_forced = 0, decode_forced = 0, simt_forced = 0, chosen = 0;  // by how the configuration came about
   int exact = 0;             // with integer data
   int checked_on_cpu = 0;    // small ones, compared once more with the host reference
   double worst = 0;          // largest part of the rounding bound used; 1 is the edge

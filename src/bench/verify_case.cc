@@ -121,11 +121,11 @@ VerifyCase draw_case(u64 seed, int index, const VerifyShape& shape) {
     } else if (random.chance(0.5)) {
       std::vector<Configuration> legal;
       for (const Configuration& c : catalogue::kConfigurations)
-        if (!why_not(o, c, p) && (shape.hopper || c.family == Family::simt)) legal.push_back(c);
-      // The Hopper family first: the simt one is drawn often enough where nothing else is legal.
-      std::vector<Configuration> sm90;
-      std::copy_if(legal.begin(), legal.end(), std::back_inserter(sm90), [](const Configuration& c) { return c.family == Family::sm90; });
-      if (!sm90.empty() && random.chance(0.9)) legal = sm90;
+        if (!why_not(o, c, p) && (shape.hopper || !needs_hopper(c.family))) legal.push_back(c);
+      // The Hopper families first: the simt one is drawn often enough where nothing else is legal.
+      std::vector<Configuration> hopper;
+      std::copy_if(legal.begin(), legal.end(), std::back_inserter(hopper), [](const Configuration& c) { return needs_hopper(c.family); });
+      if (!hopper.empty() && random.chance(0.9)) legal = hopper;
       if (!legal.empty()) v.configuration = random.of(legal);
     }
     return v;

@@ -10,8 +10,7 @@
 #include <thread>
 
 #include "foretile/device/catalogue.h"
-#include "foretile/device/kernels/gemm_simt_facts.h"
-#include "foretile/device/kernels/gemm_sm90_facts.h"
+#include "foretile/device/kernels/family.h"
 #include "foretile/device/legality.h"
 #include "model/text.h"
 #include "runtime/compile.h"
@@ -47,7 +46,7 @@ std::vector<Compiled> compile_all(const std::vector<Kernel>& list, const std::st
       r.cubin = std::move(c.kernel.cubin);
       r.compiler = c.kernel.compiler;
       r.registers = c.kernel.registers, r.spill_bytes = c.kernel.spill_bytes, r.seconds = c.kernel.seconds;
-      r.shared_bytes = k.configuration.family == Family::sm90 ? sm90::shared_bytes(k.operation, k.configuration) : simt::shared_bytes(k.configuration);
+      r.shared_bytes = shared_bytes_of(k.operation, k.configuration);
       const int count = ++done;
       if (progress) {
         const std::lock_guard lock(mutex);

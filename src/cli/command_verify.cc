@@ -52,6 +52,8 @@ Case random_case(u64 seed, u64 index, const std::optional<Configuration>& config
   const bool simt = c.configuration.family == Family::simt;
   c.problem.m = 1 + below(simt ? 70 : 200), c.problem.n = 1 + below(simt ? 70 : 260), c.problem.k = 1 + below(simt ? 70 : 400);
   if (below(4) == 0) c.problem.batch = 2, c.problem.k = 1 + c.problem.k / 3;
+  if (c.operation.gating != Gating::none) c.problem.n += c.problem.n % 2;
+  c.problem.k += decode::kSliceUnit * (c.configuration.split_k - 1);  // a slice for every block of a cluster
   const auto padding = [&](DType type, i64 inner, Alignment wanted) -> i64 {
     if (wanted == Alignment::any) return below(5);
     const i64 unit = 16 / size_of(type);  // rows on 16-byte boundaries, whatever the row's own length
@@ -62,7 +64,7 @@ Case random_case(u64 seed, u64 index, const std::optional<Configuration>& config
   d.seed = random();
   d.a.ld_padding = padding(c.operation.a, c.operation.transpose_a ? c.problem.m : c.problem.k, c.operation.inputs);
   d.b.ld_padding = padding(c.operation.b, c.operation.transpose_b ? c.problem.n : c.problem.k, c.operation.inputs);
-  d.d.ld_padding = padding(c.operation.d, c.problem.n, c.operation.output);
+  d.d.ld_padding = padding(c.operation.d, output_columns(c.operation, c.problem.n), c.operation.output);
   d.c.ld_padding = below(4), d.residual.ld_padding = below(4), d.bias.pointer_offset = below(4);
   if (c.operation.inputs == Alignment::any) d.a.pointer_offset = below(8), d.b.pointer_offset = below(8);
   if (c.operation.output == Alignment::any) d.d.pointer_offset = below(8);

@@ -16,7 +16,7 @@ namespace {
 // Multiply-adds a second in the emulator with race detection on: measured on one core of a 2-core virtual machine (Xeon,
 // 2025-11), where sm90 kernels ran at 160e6 to 430e6 and simt kernels at 4.7e6 (4x4 registers) to 28e6 (8x8). A rough,
 // low figure is enough: it sizes the demo's checks and tells people how long to wait.
-double work_per_second(const Configuration& c) { return c.family == Family::sm90 ? 200e6 : 0.3e6 * c.thread_m * c.thread_n; }
+double work_per_second(const Configuration& c) { return needs_hopper(c.family) ? 200e6 : 0.3e6 * c.thread_m * c.thread_n; }
 constexpr double kStart = 0.05;  // seconds, whatever the size
 
 std::vector<emulator::Region> regions_of(const reference::GemmData& g) {
@@ -97,7 +97,7 @@ double expected_seconds(const Configuration& c, const Problem& p) { return kStar
 
 Problem cut(const Configuration& c, const Problem& p, double budget) {
   const auto shorten = [](i64 size, i64 tile, i64 tiles) { return size <= tile * tiles ? size : tile * (tiles - 1) + (size % tile ? size % tile : tile); };
-  const i64 ring = c.family == Family::sm90 ? c.stages : 1;
+  const i64 ring = c.family == Family::decode ? 2 * c.split_k : c.family == Family::sm90 ? c.stages : 1;  // for decode, steps that give every block some
   // From the most telling to the cheapest.
   const i64 plans[][3] = {{3, 3, 2 * ring + 1}, {2, 2, ring + 2}, {1, 2, ring + 2}, {2, 2, 3}, {1, 2, 3}, {1, 1, ring + 2}, {1, 1, 3}, {1, 1, 2}, {1, 1, 1}};
   Problem small;

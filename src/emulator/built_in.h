@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "foretile/device/catalogue.h"
+#include "foretile/device/kernels/gemm_decode.cuh"
 #include "foretile/device/kernels/gemm_simt.cuh"
 #include "foretile/device/kernels/gemm_sm90.cuh"
 
 namespace foretile::emulator {
 
-using KernelBody = void (*)(const void* arguments);  // GemmSm90Arguments or GemmSimtArguments, by the family
+using KernelBody = void (*)(const void* arguments);  // the struct of the family: code_of()
 
 struct BuiltIn {
   Operation operation;
@@ -22,6 +23,7 @@ struct BuiltIn {
 
 template <Operation O, Configuration C> void kernel_body(const void* arguments) {
   if constexpr (C.family == Family::sm90) gemm_sm90<O, C>(*static_cast<const GemmSm90Arguments*>(arguments));
+  else if constexpr (C.family == Family::decode) gemm_decode<O, C>(*static_cast<const GemmDecodeArguments*>(arguments));
   else gemm_simt<O, C>(*static_cast<const GemmSimtArguments*>(arguments));
 }
 

@@ -37,6 +37,19 @@ std::string name_sm90_shared(const Operation& o, const Configuration& c, u32 off
   return fmt::format("A tile of stage {}", at / sm90::a_stage_bytes(c));
 }
 
+std::string name_decode_shared(const Operation& o, const Configuration& c, u32 offset) {
+  const int at = int(offset), barriers = at - decode::barrier_offset(o, c);
+  if (barriers >= 0) {
+    const int index = barriers / 8;
+    if (index < c.stages) return fmt::format("full barrier of stage {}", index);
+    if (index < 2 * c.stages) return fmt::format("empty barrier of stage {}", index - c.stages);
+    return "barrier of the partial sums";
+  }
+  if (at >= decode::partial_offset(c)) return fmt::format("partial sums from block {} of the cluster", (at - decode::partial_offset(c)) / decode::share_bytes(o, c));
+  if (at >= decode::tokens_offset(c)) return fmt::format("tokens of stage {}", (at - decode::tokens_offset(c)) / decode::token_stage_bytes(c));
+  return fmt::format("weights of stage {}", at / decode::weight_stage_bytes(c));
+}
+
 std::string name_simt_shared(const Configuration& c, u32 offset) { return int(offset) < simt::a_bytes(c) ? "A tile" : "B tile"; }
 
 }  // namespace
@@ -55,6 +68,7 @@ namespace {
 struct Prepared {
   Launch launch;
   GemmSm90Arguments sm90;
+  GemmDecodeArguments decode;
   GemmSimtArguments simt;
 };
 
@@ -84,6 +98,13 @@ std::unique_ptr<Prepared> prepare(const GemmRun& run) {
     made->sm90 = sm90_arguments(o, c, p, run.operands, launch.shape, encode_tensor_map);
     made->sm90.weights_ready = run.weights_ready;
     launch.body = [body, arguments = &made->sm90] { body(arguments); };
+  } else if (c.family == Family::decode) {
+    launch.name_shared = [o, c](u32 offset) { return name_decode_shared(o, c, offset); };
+    const u32 consumers = u32(decode::consumer_threads(c)) / 32;
+    launch.name_role = [consumers](u32 warp) { return warp == consumers ? std::string("producer") : fmt::format("consumer {}", warp / 4); };
+    made->decode = decode_arguments(o, c, p, run.operands, run.sms, encode_tensor_map);
+    made->decode.weights_ready = run.weights_ready;
+    launch.body = [body, arguments = &made->decode] { body(arguments); };
   } else {
     launch.name_shared = [c](u32 offset) { return name_simt_shared(c, offset); };
     made->simt = simt_arguments(c, p, run.operands, launch.shape);

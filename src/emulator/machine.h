@@ -26,6 +26,9 @@ namespace foretile::emulator {
 
 // Dynamic shared memory begins after the kilobyte that Hopper reserves: swizzles act on absolute addresses.
 constexpr u32 kSharedBase = 1024;
+// A ClusterAddress here: the block's rank above the shared-memory address.
+constexpr u32 kRankShift = 20;
+constexpr u32 encode_cluster_address(u32 address, u32 rank) { return rank << kRankShift | address; }
 constexpr u32 kWarp = 32, kWarpgroup = 128;
 
 struct Block;
@@ -279,6 +282,7 @@ class Machine {
   // ---- memory.cc ----
   void shared_access(u32 address, void* data, u32 bytes, bool store, Site site);
   void global_access(const void* address, void* data, u32 bytes, bool store, Site site);
+  void store_cluster_async(u32 destination, float value, u32 barrier, Site site);
   void store_matrix(u32 row, const u32* fragments, u32 count, Site site);
   void load_matrix(u32 row, u32* fragments, Site site);
 

@@ -172,4 +172,31 @@ void Machine::load_matrix(u32 row, u32* fragments, Site site) {
   for (u32 i = 0; i < 4; ++i) fragments[i] = w.data[t.lane()][i];
 }
 
+// A generic write that lands later and counts on the receiver's barrier (PTX ISA, "st.async").
+void Machine::store_cluster_async(u32 destination, float value, u32 barrier, Site site) {
+  static constexpr const char* kCall = "store_cluster_async";
+  Thread& t = me();
+  const u32 rank = destination >> kRankShift, address = destination & ((1u << kRankShift) - 1), counted = barrier & ((1u << kRankShift) - 1);
+  if (rank >= t.cluster->blocks.size()) fail("cluster", site, fmt::format("{} at {} to block {} of a cluster of {}", kCall, name_site(site), rank, t.cluster->blocks.size()));
+  if (barrier >> kRankShift != rank) fail("cluster", site, fmt::format("{} at {}: the data goes to block {} of the cluster, its barrier lies in block {}; must be the same", kCall, name_site(site), rank, barrier >> kRankShift));
+  Block& target = *t.cluster->blocks[rank];
+  if (target.live == 0) fail("exit", site, fmt::format("{} at {} into block {}, all of whose threads have returned", kCall, name_site(site), target.index));
+  shared_bytes(target, address, sizeof value, sizeof value, kCall, site);
+  check_barrier_ready(find_barrier(target, counted, kCall, site), t.view(), true, site);
+  ++target.copies;
+  const View view = t.view();
+  ++t.epoch;
+  const u32 id = site_id(site), offset = counted - kSharedBase;
+  submit([this, &target, address, value, offset, view, id, site] {
+    MbarrierState& b = target.barriers.at(offset);
+    const Access a{b.agent, b.first_epoch + b.phase + 1, id, true, false};
+    b.last_copy = a.epoch;
+    if (target.live == 0) fail("exit", site, fmt::format("{} at {} lands in block {}, all of whose threads have returned", kCall, name_site(site), target.index));
+    if (options_.races) touch_shared(target, address - kSharedBase, sizeof value, a, view);
+    std::memcpy(target.shared.data() + (address - kSharedBase), &value, sizeof value);
+    --target.copies;
+    complete_transaction(target, offset, sizeof value, site);
+  });
+}
+
 }  // namespace foretile::emulator

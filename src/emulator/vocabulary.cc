@@ -103,6 +103,12 @@ void tma_load(SmemAddress destination, const TensorMap& map, BoxCorner corner, M
   if (m.enter(site, "tma_load").drop) return;
   m.tma_load(destination.value, map, corner, barrier.address.value, 1u << m.me().block->rank, "tma_load", site);
 }
+void tma_load(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier, L2Policy, Site site) {
+  tma_load(destination, map, corner, barrier, site);
+}
+L2Policy evict_first() { return {1}; }
+L2Policy evict_last() { return {2}; }
+L2Policy evict_normal() { return {0}; }
 void tma_load_multicast(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier, u16 blocks, Site site) {
   Machine& m = Machine::current();
   if (m.enter(site, "tma_load_multicast").drop) return;
@@ -115,6 +121,12 @@ void tma_store(const TensorMap& map, BoxCorner corner, SmemAddress source, Site 
 void bulk_commit(Site site) {
   Machine& m = Machine::current();
   if (!m.enter(site, "bulk_commit").drop) m.bulk_commit();
+}
+
+ClusterAddress cluster_address(SmemAddress address, u32 rank) { return {emulator::encode_cluster_address(address.value, rank)}; }
+void store_cluster_async(ClusterAddress destination, float value, ClusterAddress barrier, Site site) {
+  Machine& m = Machine::current();
+  if (!m.enter(site, "store_cluster_async").drop) m.store_cluster_async(destination.value, value, barrier.value, site);
 }
 
 void wgmma_fence(Site site) {

@@ -34,6 +34,10 @@ struct Anatomy {
   double fill = 0;         // from the start of the kernel to the first multiply, and the last tile's way out, SM clocks
   double core_clocks = 0;  // of the busiest SM, without fill
 
+  double exchange = 0;     // decode with K split: the partial sums' way, SM clocks
+  double more_waves = 0;   // decode: further waves of clusters, seconds
+  double power = 0;        // decode: of the norm; see decode_clocks.cc
+
   double core_seconds = 0, dram_seconds = 0, fill_seconds = 0, launch_seconds = 0;
   double clock = 0;        // Hz
   double watts = 0;        // board, at that clock; power.limit where the limit binds
@@ -48,5 +52,10 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
 // (x^16 + y^16 + ...)^(1/16): the longest part, or slightly more (4 % for two alike) where they get in each other's way.
 // The power was fitted beside the constants: 8 explains the recorded times worse.
 double norm(double x, double y, double z = 0, double w = 0, double v = 0);
+
+// decode_clocks.cc
+void decode_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x);
+double decode_seconds_at(const Anatomy& x, double clock);
+void decode_parts(const Anatomy& x, Forecast& f);  // of the latency
 
 }  // namespace foretile

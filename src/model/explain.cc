@@ -36,10 +36,17 @@ class Explanation : private Page {
     work();
     occupancy();
     traffic();
-    c_.family == Family::sm90 ? sm90_step() : simt_step();
-    epilogue();
-    clock();
-    together();
+    if (c_.family == Family::decode) {
+      decode_step();
+      decode_epilogue();
+      clock();
+      decode_together();
+    } else {
+      c_.family == Family::sm90 ? sm90_step() : simt_step();
+      epilogue();
+      clock();
+      together();
+    }
     alternatives();
     counters();
     line("\nHow far to trust it. Held against: {}.{}", machine_.validation,
@@ -56,7 +63,7 @@ class Explanation : private Page {
     line("Forecast {}: {} TFLOP/s, {} GB/s of DRAM, for {} and {} data.", microseconds(f.seconds), number(flop_count(p_) / f.seconds / 1e12),
          number(f.dram_bytes / f.seconds / 1e9), regime, conditions_.data == Data::zeros ? "all-zero" : "random");
     std::vector<std::pair<double, std::string>> parts = {{f.dram, "DRAM"},       {f.l2, "L2"},           {f.shared_memory, "shared memory"},
-                                                         {f.compute, c_.family == Family::sm90 ? "tensor cores" : "FP32 cores"},
+                                                         {f.compute, c_.family == Family::simt ? "FP32 cores" : "tensor cores"},
                                                          {f.issue, "issue and barriers"}, {f.latency, "latency"}, {f.launch, "launch"}};
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     std::string list;
@@ -67,6 +74,7 @@ class Explanation : private Page {
   }
 
   void work() {
+    if (c_.family == Family::decode) return decode_work();
     const bool sm90 = c_.family == Family::sm90;
     const int cluster = c_.cluster_m * c_.cluster_n;
     line("\nWork. Tiles of {} x {}{}: ceil({}/{}) x ceil({}/{}){} = {}.", c_.tile_m * c_.cluster_m, c_.tile_n * c_.cluster_n,
@@ -107,7 +115,7 @@ class Explanation : private Page {
          megabytes(once), percent(l2_survival(once, machine_.l2_bytes / machine_.l2_copies)));
     line("  Over all waves DRAM gives {}, so L2 answers {} of what is asked; DRAM takes {} of D.", megabytes(t.dram_load_bytes), percent(t.l2_hit_rate),
          megabytes(t.dram_store_bytes));
-    line("  DRAM time: {} / ({} B/s x {}) = {}.", megabytes(t.dram_bytes()), cite("dram.bandwidth"), cite("dram.efficiency"), microseconds(x_.dram_seconds));
+    line("  DRAM time: {} / ({} B/s x {}) = {}.", megabytes(t.dram_bytes()), cite("dram.bandwidth"), c_.family == Family::decode ? cite_decode("dram_efficiency") : cite("dram.efficiency"), microseconds(x_.dram_seconds));
   }
 
   void sm90_step() {
@@ -126,6 +134,47 @@ class Explanation : private Page {
     line("  Barriers and issue: {} + {} of 128 B x {} = {}.", cite("sm90.step_clocks"), counted(slabs, "slab"), cite("sm90.slab_clocks"), number(x_.step_issue));
     line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more){}.", number(x_.step),
          c_.cluster_m * c_.cluster_n > 1 ? fmt::format(" and {} to meet in the cluster", cite("sm90.cluster_step_clocks")) : "");
+  }
+
+  // Of the constants for plain or for dependent launch.
+  std::string cite_decode(const char* name) { return cite(fmt::format("{}.{}", conditions_.dependent ? "decode_dependent" : "decode", name).c_str()); }
+
+  void decode_work() {
+    line("\nWork. Tiles of {} rows by {} columns{}: ceil({}/{}) x ceil({}/{}){} = {}.", c_.tile_m, balance_.columns,
+         balance_.columns < c_.tile_n ? fmt::format(" (of {} that fit, so that SMs share B evenly)", c_.tile_n) : "", p_.m, c_.tile_m, p_.n, balance_.columns,
+         p_.batch > 1 ? fmt::format(" x {} batches", p_.batch) : "", x_.tiles);
+    if (c_.split_k > 1)
+      line("  A cluster of {} blocks takes a tile, each a slice of K. {} clusters run at once on {} SMs, in {}.", c_.split_k, x_.concurrent, machine_.sms, counted(x_.rounds, "wave"));
+    else
+      line("  {} run at once, {} an SM on {} of {} SMs; the busiest walks {}.", counted(x_.concurrent, "block"), x_.blocks_on_sm, x_.busy_sms, machine_.sms, counted(x_.rounds, "tile"));
+    line("  A block takes ceil(ceil({}/{})/{}) x {} = {} of {} along K.", p_.k, decode::kSliceUnit, c_.split_k, decode::kSliceUnit / c_.tile_k, counted(x_.steps, "step"), c_.tile_k);
+  }
+
+  void decode_step() {
+    line("\nOne step of {} along K of the {} on one SM, in SM clocks{}.", c_.tile_k, counted(x_.blocks_on_sm, "block"),
+         conditions_.dependent ? " (a chain of dependent launches, weights ready)" : "");
+    line("  Latency: a stage is busy for {} from its load to its release, covered by {}: {}.", cite_decode("latency_clocks"), counted(c_.stages - 1, "stage"), number(x_.step_latency));
+    line("  L2: {} x ({} + {}) x {} x {} B; the SM's port gives {} B/clk, all {} SMs share {} x {} B/clk: {}.", x_.blocks_on_sm, balance_.columns, c_.tile_m, c_.tile_k,
+         size_of(o_.a), cite("l2.port_bytes_per_clock"), x_.busy_sms, cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
+    line("  Tensor cores: {} x 2 x {} x {} x {} FLOP / {} = {}. Shared memory: {} x ({} + {} x {}) x {} x {} B at {} B/clk: {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k,
+         cite(o_.a == DType::fp16 ? "sm.tensor_fp16" : "sm.tensor_bf16"), number(x_.step_math), x_.blocks_on_sm, c_.tile_n, decode::bands(c_), c_.tile_m, c_.tile_k,
+         size_of(o_.a), cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
+  }
+
+  void decode_epilogue() {
+    line("\nThe way out, in SM clocks. {} fixed{}, and {} a round of as many rows as the threads finish at once ({} of it for tiles before a block's last): {}.",
+         cite_decode("epilogue_clocks"), x_.epilogue_fixed > 0 && (o_.has_c || o_.has_bias || o_.has_residual) ? fmt::format(" and {} for the epilogue's operands", cite("latency.dram")) : "",
+         cite_decode("round_clocks"), cite_decode("round_shown"), number(x_.epilogue));
+    if (c_.split_k > 1)
+      line("  Partial sums to their owners: {} and {} a KiB that a block sends: {}.", cite_decode("exchange_clocks"), cite_decode("exchange_clocks_per_kib"), number(x_.exchange));
+  }
+
+  void decode_together() {
+    const double walked = double(x_.steps) * double(x_.rounds) / x_.clock;
+    line("\nTogether. Launch {} s; then DRAM {}, latency {}, L2 {}, tensor cores {} and shared memory {}, which overlap: the sum of their powers of {}, to the power of 1/{}; then the way out {}{}: {} in all.",
+         cite_decode("launch"), microseconds(x_.dram_seconds), microseconds(walked * x_.step_latency), microseconds(walked * x_.step_l2),
+         microseconds(walked * x_.step_math), microseconds(walked * x_.step_shared), cite_decode("power"), number(x_.power), microseconds((x_.epilogue + x_.exchange) / x_.clock),
+         x_.more_waves > 0 ? fmt::format(", and {} s for each further wave of clusters", cite_decode("wave")) : "", microseconds(x_.forecast.seconds));
   }
 
   void simt_step() {
@@ -206,6 +255,7 @@ class Explanation : private Page {
   const Problem& p_;
   const Conditions& conditions_;
   const Anatomy x_;
+  const decode::Balance balance_ = c_.family == Family::decode ? decode::balance(o_, c_, p_, x_.sms) : decode::Balance{};
 };
 
 }  // namespace
@@ -214,11 +264,14 @@ std::string path_text(const Machine& machine, const Operation& o, const Configur
   if (c.family == Family::sm90)
     return sm90::stores_by_tma(o) ? "sm90: A and B come by TMA, wgmma multiplies, D leaves by TMA."
                                   : fmt::format("sm90: A and B come by TMA, wgmma multiplies; D is written by threads, because {}.", why_threads_store(o));
+  if (c.family == Family::decode)
+    return fmt::format("decode: weights stream through a ring by TMA, wgmma multiplies{}; D is written by threads.",
+                       c.split_k > 1 ? fmt::format(", K is split over {} blocks of a cluster", c.split_k) : "");
   const char* reason = nullptr;
   for (const Configuration& fast : catalogue::kConfigurations) {
-    if (fast.family != Family::sm90) continue;
+    if (fast.family == Family::simt) continue;
     reason = why_not_on(machine, o, fast, p);
-    if (!reason) return "simt, the portable kernel, by request: the sm90 family could run this too.";
+    if (!reason) return "simt, the portable kernel, by request: a Hopper family could run this too.";
   }
   return fmt::format("simt, the portable kernel: {}.", reason ? reason : "there is no other");
 }

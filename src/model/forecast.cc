@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "foretile/device/layout/tile_order.h"
 #include "foretile/device/legality.h"
 #include "model/anatomy.h"
 #include "model/banks.h"
@@ -161,6 +162,7 @@ double norm_of_two(double x, double y) {
 // Rounds that fill the machine share DRAM; the blocks of a last, partial round have it to themselves and are as slow as
 // one block is.
 double seconds_at(const Anatomy& x, double clock) {
+  if (x.power > 0) return decode_seconds_at(x, clock);
   const double core = x.core_clocks / clock, full = x.full_share, last = 1.0 / double(x.rounds);
   const double around = x.launch_seconds + x.fill / clock;
   if (x.full_share >= 1 || x.rounds == 1) return around + norm_of_two(core, x.dram_seconds);
@@ -174,7 +176,7 @@ struct Energy {
 Energy energy_of(const Machine& machine, const Problem& p, const Conditions& conditions, Family family, const Anatomy& x) {
   const double real = flop_count(p), padding = std::max(0.0, x.flops_executed - real);
   // FP32 cores take about as much a multiply-add as tensor cores take for several: never near the limit, left out.
-  const double multiply = family == Family::sm90 ? real * (conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy) + padding * machine.zero_flop_energy : 0;
+  const double multiply = family != Family::simt ? real * (conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy) + padding * machine.zero_flop_energy : 0;
   const double busy_clocks = x.core_clocks * x.busy_sms * (double(x.tiles) / double(x.rounds * x.concurrent));
   return {multiply + x.shared_traffic * machine.shared_energy + x.traffic.l2_bytes() * machine.l2_energy + busy_clocks * machine.clock_energy,
           x.traffic.dram_bytes() * machine.dram_energy};
@@ -211,7 +213,7 @@ Bound bound_of(const Forecast& f, Family family) {
       {f.dram, Bound::dram},
       {f.l2, Bound::l2},
       {f.shared_memory, Bound::shared_memory},
-      {f.compute, family == Family::sm90 ? Bound::tensor_cores : Bound::fp32_cores},
+      {f.compute, family != Family::simt ? Bound::tensor_cores : Bound::fp32_cores},
       {f.issue, Bound::issue},
       {f.latency, Bound::latency},
       {f.launch, Bound::launch},
@@ -252,10 +254,9 @@ double norm(double x, double y, double z, double w, double v) {
 }
 
 const char* why_not_on(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
-  if (c.family == Family::sm90 && machine.compute_capability != 90) return "the sm90 family needs TMA and wgmma: compute capability 9.0";
+  if (needs_hopper(c.family) && machine.compute_capability != 90) return "the sm90 and decode families need TMA and wgmma: compute capability 9.0";
   if (const char* reason = why_not(o, c, p)) return reason;
-  const int shared = c.family == Family::sm90 ? sm90::shared_bytes(o, c) : simt::shared_bytes(c);
-  if (shared > machine.shared_bytes_per_block) return "the machine has less shared memory a block";
+  if (shared_bytes_of(o, c) > machine.shared_bytes_per_block) return "the machine has less shared memory a block";
   return nullptr;
 }
 
@@ -268,13 +269,14 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
 
   x.sms = conditions.sm_budget ? conditions.sm_budget : machine.sms;
   x.launch = launch_shape(o, c, p, x.sms);
-  x.grid = tile_grid(c, p, int(x.launch.blocks));
+  x.grid = c.family == Family::decode ? decode_grid(o, c, p, x.sms) : tile_grid(c, p, int(x.launch.blocks));
   x.registers = registers_of(o, c);
   x.registers.estimated = x.registers.estimated || machine.compute_capability != 90;  // the table was compiled for sm_90a
   x.occupancy = occupancy(machine, int(x.launch.threads), x.registers.count, int(x.launch.shared_bytes));
   if (x.occupancy.blocks_per_sm == 0) throw std::invalid_argument("not one block fits on an SM: " + std::string(name_of(x.occupancy.limiter)));
 
-  x.tiles = cluster_tiles(c, p);
+  x.tiles = tile_count(x.grid);
+  x.launch_seconds = machine.launch_seconds;
   const i64 units = x.launch.blocks / x.launch.cluster;  // blocks, or clusters
   // More blocks than fit wait for the first ones to leave; they find the work done only in part.
   const i64 resident = min_of(units, i64(x.sms) * x.occupancy.blocks_per_sm / x.launch.cluster);
@@ -284,11 +286,10 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   x.blocks_on_sm = int(max_of(1, ceil_div(x.concurrent * x.launch.cluster, x.sms)));
   x.full_share = double(x.tiles / x.concurrent * x.concurrent) / double(x.tiles);
   x.traffic = traffic(machine, o, c, p, x.grid, x.concurrent);
-  if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, x);
-  else simt_clocks(machine, o, c, p, x);
-
-  x.launch_seconds = machine.launch_seconds;
   x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
+  if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, x);
+  else if (c.family == Family::decode) decode_clocks(machine, o, c, p, conditions, x);
+  else simt_clocks(machine, o, c, p, x);
   const Energy energy = energy_of(machine, p, conditions, c.family, x);
   x.clock = clock_of(machine, energy, conditions, x);
   x.watts = std::min(machine.power_limit, watts_at(machine, energy, x, x.clock));
@@ -307,6 +308,7 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   f.epilogue = double(x.rounds) * x.epilogue_exposed / x.clock;
   f.latency = x.fill_seconds + f.epilogue + double(x.rounds) * x.tile_clocks / x.clock;
   if (x.step_latency > std::max({x.step_l2, x.step_shared, x.step_math, x.step_issue})) f.latency += loop * x.step_latency;
+  if (c.family == Family::decode) decode_parts(x, f);
   f.waves = double(x.tiles) / double(x.concurrent);
   f.clock_mhz = x.clock / 1e6;
   f.watts = x.watts;

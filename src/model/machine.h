@@ -65,6 +65,19 @@ struct Machine {
     double direct_store_clocks = 0;    // a warp-wide store of D by threads, where TMA does not store it
     double fill_clocks = 0;            // start of the kernel to the first multiply, without the memory's latency
   } sm90;
+  // The decode kernel, launched plainly and by dependent launch with its weights ready.
+  struct Decode {
+    double dram_efficiency = 0;     // of the bandwidth, weights passing L2 as evict-first
+    double launch_seconds = 0;      // launch to launch, with the start and the end of the kernel
+    double latency_clocks = 0;      // a stage from its load to its release, under load
+    double power = 0;               // of the norm that DRAM, latency, L2, shared memory and multiply are put together with
+    double epilogue_clocks = 0;     // the last tile's way out
+    double round_clocks = 0;        // a round of the epilogue: as many rows as the threads finish at once
+    double round_shown = 0;         // of the rounds of tiles before the last
+    double exchange_clocks = 0;     // where K is split: the partial sums' way to their owners
+    double exchange_clocks_per_kib = 0;
+    double wave_seconds = 0;        // another wave of clusters
+  } decode, decode_dependent;
   struct Simt {
     double efficiency = 0;    // of FFMA and shared-memory rates, a steady loop
     double step_clocks = 0;   // a step along K: two block-wide barriers

@@ -19,6 +19,7 @@ struct Conditions {
   double mhz = 0;  // fixed_clock only
   Data data = Data::random;
   int sm_budget = 0;  // how many SMs the launch may fill; 0: all
+  bool dependent = false;  // one of a chain of dependent launches whose weights are ready
 };
 
 enum class Bound { dram, l2, shared_memory, tensor_cores, fp32_cores, issue, latency, launch };
@@ -56,7 +57,8 @@ struct Choice {
   std::vector<Candidate> ranked;  // best first
   std::vector<RuledOut> ruled_out;
 };
-// Every configuration of the catalogue, ranked by forecast.
+// Every configuration of the catalogue, ranked by forecast. Of the decode family, those that read the weights
+// once or twice (or any, where no other family can compute it).
 Choice choose(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions = {});
 // The best one alone; no allocation, below a millisecond. The simt family always qualifies; std::invalid_argument with
 // the reason where not even it does (a type no kernel computes).

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "foretile/device/kernels/family.h"
 #include "foretile/device/catalogue.h"
 #include "foretile/device/kernels/gemm_simt_facts.h"
 #include "foretile/device/kernels/gemm_sm90_facts.h"
@@ -87,7 +88,7 @@ bool same_code(const Operation& x, const Operation& y, Family family) {
   return (family == Family::simt || x.output == y.output) && x.a == y.a && x.b == y.b && x.d == y.d && x.transpose_a == y.transpose_a && x.transpose_b == y.transpose_b &&
          x.has_c == y.has_c && x.has_bias == y.has_bias && x.has_residual == y.has_residual &&
          (!x.has_c || x.c == y.c) && (!x.has_bias || x.bias == y.bias) && (!x.has_residual || x.residual == y.residual) &&
-         x.activation == y.activation;
+         x.activation == y.activation && x.gating == y.gating;
 }
 
 }  // namespace
@@ -96,6 +97,8 @@ Registers registers_of(const Operation& o, const Configuration& c) {
   for (const Row& row : table())
     if (row.configuration == c && same_code(row.operation, o, c.family)) return {row.registers, row.spill_bytes, false};
   if (c.family == Family::sm90) return {sm90::launch_registers(c), 0, true};
+  // Accumulators and what addresses and the epilogue take: within 8 of the table's rows.
+  if (c.family == Family::decode) return {int(round_up(decode::accumulators_per_thread(c) + 32, 8)), 0, true};
 
   // Accumulators, one row and one column of operands, the next step's loads in flight, and 64 for addressing and what
   // the compiler holds ahead: within 15 of the table's rows.

@@ -31,6 +31,7 @@ std::string difference(const Anatomy& now, const Anatomy& then) {
 // The best legal configuration of the sm90 family, in the catalogue or not: tiles in the steps that wgmma takes.
 std::optional<Configuration> best_outside(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions, double than) {
   std::optional<Configuration> best;
+  if (o.gating != Gating::none) return best;
   const bool plain = sm90::stores_by_tma(o);
   for (const Schedule schedule : {Schedule::cooperative, Schedule::pingpong})
     for (const int tile_m : {64, 128, 192, 256})
@@ -73,7 +74,7 @@ std::vector<Remedy> remedies(const Machine& machine, const Operation& o, const C
     Operation aligned = o;
     aligned.inputs = aligned.output = Alignment::tma;
     const Choice faster = choose(machine, aligned, p, conditions);
-    if (!faster.ranked.empty() && faster.ranked.front().configuration.family == Family::sm90)
+    if (!faster.ranked.empty() && needs_hopper(faster.ranked.front().configuration.family))
       offer("base addresses and rows on multiples of 16 bytes", faster.ranked.front().forecast.seconds, text_of(faster.ranked.front().configuration) + " can address it then");
   }
   // One tile row or column less, where the last round is short of work.

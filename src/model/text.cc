@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "foretile/device/kernels/family.h"
+
 namespace foretile {
 
 namespace {
@@ -20,6 +22,12 @@ constexpr std::pair<Activation, std::string_view> kActivations[] = {
     {Activation::gelu_erf, "gelu_erf"},
     {Activation::gelu_tanh, "gelu_tanh"},
     {Activation::silu, "silu"},
+};
+
+constexpr std::pair<Gating, std::string_view> kGatings[] = {
+    {Gating::none, "none"},
+    {Gating::halves, "halves"},
+    {Gating::interleaved, "interleaved"},
 };
 
 template <class Table, class Value>
@@ -65,14 +73,17 @@ bool numbers(std::string_view text, int& x, int& y, int& z) {
   return parts.size() == 3 && number(parts[0], x) && number(parts[1], y) && number(parts[2], z);
 }
 
-constexpr std::string_view kForms = "sm90:128x256x64:s4:c2x1:coop:b2 or simt:64x64x16:t4x4";
+constexpr std::string_view kForms = "sm90:128x256x64:s4:c2x1:coop:b2, decode:8x64x128:s6:k2 or simt:64x64x16:t4x4";
 
 }  // namespace
 
 std::string_view name_of(DType type) { return find_name(kTypes, type); }
 std::string_view name_of(Activation activation) { return find_name(kActivations, activation); }
-std::string_view name_of(Family family) { return family == Family::sm90 ? "sm90" : "simt"; }
+std::string_view name_of(Family family) { return code_of(family).name; }
 std::string_view name_of(Schedule schedule) { return schedule == Schedule::pingpong ? "pingpong" : "coop"; }
+std::string_view name_of(Gating gating) { return find_name(kGatings, gating); }
+std::optional<Gating> gating_from(std::string_view name) { return find_value<Gating>(kGatings, name); }
+std::string gating_names() { return names(kGatings); }
 std::optional<DType> dtype_from(std::string_view name) { return find_value<DType>(kTypes, name); }
 std::optional<Activation> activation_from(std::string_view name) { return find_value<Activation>(kActivations, name); }
 std::string dtype_names() { return names(kTypes); }
@@ -82,6 +93,7 @@ std::string text_of(const Configuration& c) {
   std::string text = fmt::format("{}:{}x{}x{}", name_of(c.family), c.tile_m, c.tile_n, c.tile_k);
   if (c.family == Family::simt) return text + fmt::format(":t{}x{}", c.thread_m, c.thread_n);
   text += fmt::format(":s{}", c.stages);
+  if (c.family == Family::decode) return c.split_k == 1 ? text : text + fmt::format(":k{}", c.split_k);
   if (c.cluster_m != 1 || c.cluster_n != 1) text += fmt::format(":c{}x{}", c.cluster_m, c.cluster_n);
   text += fmt::format(":{}", name_of(c.schedule));
   if (c.store_buffers) text += fmt::format(":b{}", c.store_buffers);
@@ -97,11 +109,12 @@ std::optional<Configuration> configuration_from(std::string_view text, std::stri
   Configuration c;
   if (parts[0] == "sm90") c.family = Family::sm90;
   else if (parts[0] == "simt") c.family = Family::simt;
-  else return fail(fmt::format("family '{}' must be sm90 or simt", parts[0]));
+  else if (parts[0] == "decode") c.family = Family::decode;
+  else return fail(fmt::format("family '{}' must be sm90, decode or simt", parts[0]));
   if (parts.size() < 2 || !numbers(parts[1], c.tile_m, c.tile_n, c.tile_k))
     return fail(fmt::format("tile '{}' must be three positive numbers, MxNxK", parts.size() < 2 ? "" : parts[1]));
 
-  bool stages = false, schedule = false, cluster = false, buffers = false, thread = false;
+  bool stages = false, split = false, schedule = false, cluster = false, buffers = false, thread = false;
   const auto once = [](bool& seen) { return !std::exchange(seen, true); };
   for (size_t i = 2; i < parts.size(); ++i) {
     const std::string_view part = parts[i];
@@ -110,6 +123,9 @@ std::optional<Configuration> configuration_from(std::string_view text, std::stri
     if (c.family == Family::simt) {
       if (part.empty() || part[0] != 't' || !numbers(rest, c.thread_m, c.thread_n) || !once(thread))
         return bad("must be one register tile tMxN");
+    } else if (c.family == Family::decode) {
+      if (!part.empty() && part[0] == 's' ? !number(rest, c.stages) || !once(stages) : part.empty() || part[0] != 'k' || !number(rest, c.split_k) || !once(split))
+        return bad("must be one number of stages, sN, or of slices of K, kN");
     } else if (part == "coop" || part == "pingpong") {
       if (!once(schedule)) return bad("names a second schedule");
       c.schedule = part == "coop" ? Schedule::cooperative : Schedule::pingpong;
@@ -124,7 +140,7 @@ std::optional<Configuration> configuration_from(std::string_view text, std::stri
     }
   }
   if (c.family == Family::simt && !thread) return fail("the register tile tMxN is missing");
-  if (c.family == Family::sm90 && !stages) return fail("the number of stages sN is missing");
+  if (c.family != Family::simt && !stages) return fail("the number of stages sN is missing");
   if (c.family == Family::sm90 && !schedule) return fail("the schedule, coop or pingpong, is missing");
   return c;
 }
@@ -137,6 +153,7 @@ std::string text_of(const Operation& o) {
   if (o.has_bias) text += fmt::format(":bias={}", name_of(o.bias));
   if (o.has_residual) text += fmt::format(":res={}", name_of(o.residual));
   if (o.activation != Activation::none) text += fmt::format(":{}", name_of(o.activation));
+  if (o.gating != Gating::none) text += fmt::format(":gated={}", name_of(o.gating));
   return text;
 }
 
@@ -174,13 +191,19 @@ std::optional<Operation> operation_from(std::string_view text, std::string& erro
     if (equals == std::string_view::npos) {
       const auto activation = activation_from(part);
       if (!activation || o.activation != Activation::none)
-        return fail(fmt::format("part '{}' must be one activation of {}, or c=, bias= or res= with a type", part, activation_names()));
+        return fail(fmt::format("part '{}' must be one activation of {}, c=, bias= or res= with a type, or gated=", part, activation_names()));
       o.activation = *activation;
+      continue;
+    }
+    if (key == "gated") {
+      const auto gating = gating_from(part.substr(equals + 1));
+      if (!gating || *gating == Gating::none || o.gating != Gating::none) return fail(fmt::format("part '{}' must be one gated= with halves or interleaved", part));
+      o.gating = *gating;
       continue;
     }
     bool* has = key == "c" ? &o.has_c : key == "bias" ? &o.has_bias : key == "res" ? &o.has_residual : nullptr;
     DType& into = key == "c" ? o.c : key == "bias" ? o.bias : o.residual;
-    if (!has) return fail(fmt::format("operand '{}' must be c, bias or res", key));
+    if (!has) return fail(fmt::format("operand '{}' must be c, bias, res or gated", key));
     if (std::exchange(*has, true)) return fail(fmt::format("operand '{}' stands twice", key));
     if (!type(part.substr(equals + 1), into)) return fail(fmt::format("type '{}' must be one of {}", part.substr(equals + 1), dtype_names()));
   }

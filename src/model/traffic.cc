@@ -93,8 +93,9 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
   const double m = double(p.m), n = double(p.n), k = double(p.k), batch = double(p.batch);
   t.a_bytes = m * k * size_of(o.a) * batch;
   t.b_bytes = n * k * size_of(o.b) * batch;
-  t.d_bytes = m * n * size_of(o.d) * batch;
-  t.extra_bytes = m * n * batch * ((o.has_c ? size_of(o.c) : 0) + (o.has_residual ? size_of(o.residual) : 0)) + (o.has_bias ? n * size_of(o.bias) * batch : 0);
+  const double d_columns = double(output_columns(o, p.n));
+  t.d_bytes = m * d_columns * size_of(o.d) * batch;
+  t.extra_bytes = m * batch * ((o.has_c ? n * size_of(o.c) : 0) + (o.has_residual ? d_columns * size_of(o.residual) : 0)) + (o.has_bias ? n * size_of(o.bias) * batch : 0);
   t.l2_store_bytes = t.d_bytes;
   t.dram_store_bytes = t.d_bytes;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return t;

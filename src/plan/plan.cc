@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "foretile/device/kernels/gemm_simt_facts.h"
-#include "foretile/device/kernels/gemm_sm90_facts.h"
+#include "foretile/device/kernels/family.h"
 #include "foretile/device/layout/tile_order.h"
 #include "foretile/device/legality.h"
 
@@ -63,19 +62,26 @@ TileGrid tile_grid(const Configuration& c, const Problem& p, int blocks) {
           .group = raster_group(c, p, blocks)};
 }
 
+// M within a column of tiles: weights that are read again are read soon.
+TileGrid decode_grid(const Operation& o, const Configuration& c, const Problem& p, int sms) {
+  const i32 tiles_m = i32(ceil_div(p.m, i64(c.tile_m)));
+  return {.tiles_m = tiles_m, .tiles_n = i32(ceil_div(p.n, i64(decode::balance(o, c, p, sms).columns))), .batch = i32(p.batch), .group = tiles_m};
+}
+
 LaunchShape launch_shape(const Operation& o, const Configuration& c, const Problem& p, int sms) {
   LaunchShape s;
-  if (c.family == Family::sm90) {
+  s.threads = u32(threads_of(c));
+  s.shared_bytes = u32(shared_bytes_of(o, c));
+  if (c.family == Family::decode) {
+    s.cluster = u32(c.split_k);
+    s.blocks = u32(decode::balance(o, c, p, sms).units) * s.cluster;
+  } else if (c.family == Family::sm90) {
     s.cluster = u32(c.cluster_m * c.cluster_n);
     // Persistent: one block an SM, no more clusters than there are cluster tiles.
     const i64 clusters = std::max<i64>(1, std::min<i64>(sms / s.cluster, cluster_tiles(c, p)));
     s.blocks = u32(clusters) * s.cluster;
-    s.threads = u32(sm90::threads(c));
-    s.shared_bytes = u32(sm90::shared_bytes(o, c));
     s.registers = sm90::launch_registers(c);
   } else {
-    s.threads = u32(simt::threads(c));
-    s.shared_bytes = u32(simt::shared_bytes(c));
     // Persistent as well: as many blocks as the launch bounds make resident.
     s.blocks = u32(std::max<i64>(1, std::min<i64>(i64(sms) * simt::resident_blocks(c), cluster_tiles(c, p))));
   }
@@ -117,6 +123,30 @@ GemmSm90Arguments sm90_arguments(const Operation& o, const Configuration& c, con
   args.a_box_rows = sm90::a_box_rows(c, p.m);
   args.a_batched = x.a.batch_stride != 0, args.b_batched = x.b.batch_stride != 0;
   args.grid = tile_grid(c, p, int(shape.blocks));
+  args.epilogue = x.epilogue;
+  return args;
+}
+
+DecodeTensorMaps decode_tensor_maps(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms) {
+  const u32 inner = u32(decode::slab_elements(o));
+  const int columns = decode::balance(o, c, p, sms).columns;
+  DecodeTensorMaps maps;
+  maps.a = matrix_map(x.a, o.a, p.k, p.m, p.batch, inner, u32(decode::token_box_rows(c)), Swizzle::bytes128);
+  maps.b = matrix_map(x.b, o.b, p.k, p.n, p.batch, inner, u32(decode::weight_box_rows(o, columns)), Swizzle::bytes128);
+  // Promotion to 256 bytes costs a tenth of the bandwidth (docs/performance.md): both boxes of a line ask for all of it.
+  maps.a.l2_promotion = maps.b.l2_promotion = 0;
+  return maps;
+}
+
+GemmDecodeArguments decode_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode) {
+  GemmDecodeArguments args{};
+  const DecodeTensorMaps maps = decode_tensor_maps(o, c, p, x, sms);
+  args.a = encode(maps.a);
+  args.b = encode(maps.b);
+  args.m = i32(p.m), args.n = i32(p.n), args.k = i32(p.k);
+  args.a_batched = x.a.batch_stride != 0, args.b_batched = x.b.batch_stride != 0;
+  args.tile_columns = decode::balance(o, c, p, sms).columns;
+  args.grid = decode_grid(o, c, p, sms);
   args.epilogue = x.epilogue;
   return args;
 }

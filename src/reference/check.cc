@@ -20,7 +20,7 @@ constexpr double kHalfUlp = 0x1p-24;
 constexpr double kActivationError = 0x1p-20;  // relative to |x|: erff, tanhf and expf err by at most 2 ulp (CUDA C++
                                               // Programming Guide, "Mathematical Functions"), plus a few roundings
 constexpr double kActivationSlope = 1.13;     // the steepest of GELU and SiLU
-constexpr int kColumns = 32;               // columns of D worked on together
+constexpr int kColumns = 32;               // columns of the product worked on together
 
 double value_of(DType type, const MatrixArgument& x, i64 batch, i64 row, i64 column) {
   return load(type, x.data, batch * x.batch_stride + row * x.ld + column);
@@ -65,14 +65,15 @@ std::vector<i64> spread(i64 n, i64 count, u64 seed) {
   return result;
 }
 
-Selection select(const Problem& p, const CheckOptions& options) {
+Selection select(const Operation& o, const Problem& p, const CheckOptions& options) {
   Selection s;
+  const i64 n = output_columns(o, p.n);
   const double wanted = options.max_elements > 0 ? double(options.max_elements) / double(p.batch) : HUGE_VAL;
-  if (wanted >= double(p.m) * double(p.n)) return {spread(p.m, p.m, 0), spread(p.n, p.n, 0)};
+  if (wanted >= double(p.m) * double(n)) return {spread(p.m, p.m, 0), spread(n, n, 0)};
   const double side = std::sqrt(std::max(4.0, wanted));
-  const i64 rows = std::min<i64>(p.m, i64(std::max(side, wanted / double(p.n))));
+  const i64 rows = std::min<i64>(p.m, i64(std::max(side, wanted / double(n))));
   s.rows = spread(p.m, rows, options.seed * 2);
-  s.columns = spread(p.n, i64(wanted / double(s.rows.size())), options.seed * 2 + 1);
+  s.columns = spread(n, i64(wanted / double(s.rows.size())), options.seed * 2 + 1);
   return s;
 }
 
@@ -87,7 +88,7 @@ struct Checker {
   double b_value(i64 batch, i64 column, i64 k) const { return o.transpose_b ? value_of(o.b, x.b, batch, k, column) : value_of(o.b, x.b, batch, column, k); }
 
   // The epilogue's fp32 steps, one by one. A kernel may fuse a multiplication into an addition, which only rounds less.
-  Approximate finish(Approximate sum, i64 batch, i64 row, i64 column) const {
+  Approximate scaled(Approximate sum, i64 batch, i64 row, i64 column) const {
     Approximate v;
     if (alpha != 0) v.becomes(alpha * sum.value, std::fabs(alpha) * sum.error);
     if (o.has_c && beta != 0) {
@@ -96,6 +97,9 @@ struct Checker {
       v.becomes(v.value + term.value, v.error + term.error);
     }
     if (o.has_bias) v.becomes(v.value + load(o.bias, x.epilogue.bias.data, batch * x.epilogue.bias.batch_stride + column), v.error);
+    return v;
+  }
+  Approximate activated(Approximate v) const {
     if (o.activation == Activation::relu) {
       v.value = activate(o.activation, v.value);
     } else if (o.activation != Activation::none) {
@@ -103,8 +107,26 @@ struct Checker {
       v.value = activate(o.activation, before);
       v.error = kActivationSlope * v.error + kActivationError * std::fabs(before) + 0x1p-149;
     }
+    return v;
+  }
+  // `column` of D; `sums` of the product's column, or of gate and up column.
+  Approximate finish(const Approximate* sums, i64 batch, i64 row, i64 column) const {
+    i64 of[2];
+    const int count = product_columns(column, of);
+    Approximate v = activated(scaled(sums[0], batch, row, of[0]));
+    if (count == 2) {
+      const Approximate up = scaled(sums[1], batch, row, of[1]);
+      v.becomes(v.value * up.value, v.error * std::fabs(up.value) + up.error * std::fabs(v.value) + v.error * up.error);
+    }
     if (o.has_residual) v.becomes(v.value + value_of(o.residual, x.epilogue.residual, batch, row, column), v.error);
     return v;
+  }
+
+  // The columns of the product that a column of D is made from: itself, or gate and up.
+  int product_columns(i64 column, i64 (&of)[2]) const {
+    of[0] = o.gating == Gating::interleaved ? 2 * column : column;
+    of[1] = o.gating == Gating::interleaved ? 2 * column + 1 : p.n / 2 + column;
+    return o.gating == Gating::none ? 1 : 2;
   }
 
   void judge(Approximate z, bool may_overflow, i64 batch, i64 row, i64 column, CheckResult& r) const {
@@ -132,14 +154,22 @@ struct Checker {
     }
   }
 
-  // Rows [first, last) of the selection by up to kColumns columns of it.
+  // Rows [first, last) of the selection by columns of it, which are up to kColumns columns of the product.
   void block(i64 batch, const Selection& s, size_t first, size_t last, size_t column0, size_t count, CheckResult& r) const {
     const i64 depth = alpha == 0 ? 0 : p.k;  // alpha 0: A and B are not read
     std::vector<double> b(size_t(depth) * kColumns, 0.0), a(static_cast<size_t>(depth));
     bool integers_b = true;
-    for (size_t c = 0; c < count; ++c)
+    i64 of[kColumns + 1];
+    size_t columns = 0;
+    for (size_t c = 0; c < count; ++c) {
+      i64 pair[2];
+      const int made_from = product_columns(s.columns[column0 + c], pair);
+      for (int i = 0; i < made_from; ++i) of[columns++] = pair[i];
+    }
+    const size_t each = columns / count;
+    for (size_t c = 0; c < columns; ++c)
       for (i64 k = 0; k < depth; ++k) {
-        const double v = b[size_t(k) * kColumns + c] = b_value(batch, s.columns[column0 + c], k);
+        const double v = b[size_t(k) * kColumns + c] = b_value(batch, of[c], k);
         integers_b = integers_b && v == std::nearbyint(v);
       }
     for (size_t i = first; i < last; ++i) {
@@ -170,9 +200,15 @@ struct Checker {
         }
       }
       for (size_t c = 0; c < count; ++c) {
-        const bool exact = integers && magnitudes[c] <= 0x1p24;
-        const bool may_overflow = peak[c] + error[c] > double(std::numeric_limits<float>::max());
-        judge(finish({sum[c], exact ? 0 : error[c]}, batch, s.rows[i], s.columns[column0 + c]), may_overflow, batch, s.rows[i], s.columns[column0 + c], r);
+        Approximate sums[2];
+        bool may_overflow = false;
+        for (size_t j = 0; j < each; ++j) {
+          const size_t at = c * each + j;
+          const bool exact = integers && magnitudes[at] <= 0x1p24;
+          sums[j] = {sum[at], exact ? 0 : error[at]};
+          may_overflow = may_overflow || peak[at] + error[at] > double(std::numeric_limits<float>::max());
+        }
+        judge(finish(sums, batch, s.rows[i], s.columns[column0 + c]), may_overflow, batch, s.rows[i], s.columns[column0 + c], r);
       }
     }
   }
@@ -192,11 +228,11 @@ struct Checker {
     const bool clean = std::fabs(alpha) < 1e6 && std::fabs(beta) < 1e6 &&
         (!reads_product || (tame(o.a, x.a, o.transpose_a ? p.k : p.m, o.transpose_a ? p.m : p.k) && tame(o.b, x.b, o.transpose_b ? p.k : p.n, o.transpose_b ? p.n : p.k))) &&
         (!o.has_c || beta == 0 || tame(o.c, x.epilogue.c, p.m, p.n)) && (!o.has_bias || tame(o.bias, x.epilogue.bias, 1, p.n)) &&
-        (!o.has_residual || tame(o.residual, x.epilogue.residual, p.m, p.n));
+        (!o.has_residual || tame(o.residual, x.epilogue.residual, p.m, output_columns(o, p.n)));
     if (!clean) return;
     for (i64 batch = 0; batch < p.batch; ++batch)
       for (i64 row = 0; row < p.m; ++row)
-        for (i64 column = 0; column < p.n; ++column) result.unwritten += std::isnan(value_of(o.d, x.epilogue.d, batch, row, column));
+        for (i64 column = 0; column < output_columns(o, p.n); ++column) result.unwritten += std::isnan(value_of(o.d, x.epilogue.d, batch, row, column));
   }
 };
 
@@ -220,10 +256,11 @@ double activate(Activation activation, double x) {
 CheckResult check(const Operation& o, const Problem& p, const Operands& x, const CheckOptions& options) {
   const auto& e = x.epilogue;
   Checker checker{.o = o, .p = p, .x = x, .alpha = e.alpha_pointer ? *e.alpha_pointer : e.alpha, .beta = e.beta_pointer ? *e.beta_pointer : e.beta, .result = {}};
-  checker.result.elements = p.m * p.n * p.batch;
+  checker.result.elements = p.m * output_columns(o, p.n) * p.batch;
   if (checker.result.elements == 0) return checker.result;
 
-  const Selection s = select(p, options);
+  const Selection s = select(o, p, options);
+  const size_t at_once = o.gating == Gating::none ? kColumns : kColumns / 2;
   struct Task {
     i64 batch;
     size_t row, column;
@@ -231,7 +268,7 @@ CheckResult check(const Operation& o, const Problem& p, const Operands& x, const
   constexpr size_t kRows = 64;
   std::vector<Task> tasks;
   for (i64 batch = 0; batch < p.batch; ++batch)
-    for (size_t column = 0; column < s.columns.size(); column += kColumns)
+    for (size_t column = 0; column < s.columns.size(); column += at_once)
       for (size_t row = 0; row < s.rows.size(); row += kRows) tasks.push_back({batch, row, column});
 
   std::atomic<size_t> next{0};
@@ -239,7 +276,7 @@ CheckResult check(const Operation& o, const Problem& p, const Operands& x, const
   const auto work = [&] {
     for (size_t i; (i = next++) < tasks.size();) {
       const Task& t = tasks[i];
-      checker.block(t.batch, s, t.row, std::min(s.rows.size(), t.row + kRows), t.column, std::min<size_t>(kColumns, s.columns.size() - t.column), results[i]);
+      checker.block(t.batch, s, t.row, std::min(s.rows.size(), t.row + kRows), t.column, std::min<size_t>(at_once, s.columns.size() - t.column), results[i]);
     }
   };
   const size_t wanted = options.threads > 0 ? size_t(options.threads) : std::max(1u, std::thread::hardware_concurrency());

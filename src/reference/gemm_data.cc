@@ -72,6 +72,8 @@ std::size_t HostOperand::data_bytes() const {
 }
 
 GemmData make_gemm_data(Operation o, const Problem& p, const GemmDataOptions& options) {
+  if (o.gating != Gating::none && p.n % 2) throw std::invalid_argument("a gated product needs an even N");
+  if (options.c_is_d && o.gating != Gating::none) throw std::invalid_argument("C cannot stand in D's place where the product is gated");
   if (options.c_is_d && (!o.has_c || o.c != o.d)) throw std::invalid_argument("C can stand in D's place only if there is a C and it has D's type");
   GemmData g;
   g.problem = p;
@@ -82,10 +84,10 @@ GemmData make_gemm_data(Operation o, const Problem& p, const GemmDataOptions& op
   g.operands.b = add(maker.operand("B", o.b, o.transpose_b ? p.k : p.n, o.transpose_b ? p.n : p.k, options.b, false));
   if (o.has_c && !options.c_is_d) table.c = add(maker.operand("C", o.c, p.m, p.n, options.c, false));
   if (o.has_bias) table.bias = add(maker.operand("bias", o.bias, 1, p.n, options.bias, false));
-  if (o.has_residual) table.residual = add(maker.operand("residual", o.residual, p.m, p.n, options.residual, false));
+  if (o.has_residual) table.residual = add(maker.operand("residual", o.residual, p.m, output_columns(o, p.n), options.residual, false));
   Placement place = options.d;
   place.broadcast = false;
-  table.d = add(maker.operand("D", o.d, p.m, p.n, place, !options.c_is_d));
+  table.d = add(maker.operand("D", o.d, p.m, output_columns(o, p.n), place, !options.c_is_d));
   if (options.c_is_d) table.c = table.d, g.c_before = g.list.back().before;
   table.alpha = options.alpha, table.beta = options.beta;
   o.inputs = input_alignment(o, p, g.operands);

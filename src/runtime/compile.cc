@@ -129,8 +129,8 @@ Compilation compile_kernel(const Operation& o, const Configuration& c, std::stri
     refused.status = {Code::unsupported, reason};
     return refused;
   }
-  if (c.family == Family::sm90 && architecture != "sm_90a") {
-    refused.status = {Code::unsupported, fmt::format("the sm90 family runs on sm_90a alone, not on {}", architecture)};
+  if (needs_hopper(c.family) && architecture != "sm_90a") {
+    refused.status = {Code::unsupported, fmt::format("the {} family runs on sm_90a alone, not on {}", code_of(c.family).name, architecture)};
     return refused;
   }
   if (!nvrtc)

@@ -156,9 +156,9 @@ Status list_devices(std::vector<DeviceInfo>& devices) {
 
 Status encode_tensor_map(const Driver& driver, const TensorMapSpec& spec, TensorMap& map) {
   constexpr u32 unit[3] = {1, 1, 1};
-  constexpr int kPromote256 = 3;
+  const int promotion = spec.l2_promotion == 256 ? 3 : spec.l2_promotion == 128 ? 2 : spec.l2_promotion == 64 ? 1 : 0;
   const cuda::Result result = driver.tensor_map_encode(&map, type_code(spec.type), 3, const_cast<void*>(spec.base), spec.extent, spec.stride_bytes,
-                                                       spec.box, unit, 0, swizzle_code(spec.swizzle), kPromote256, 0);
+                                                       spec.box, unit, 0, swizzle_code(spec.swizzle), promotion, 0);
   if (result == cuda::kSuccess) return {};
   return {Code::driver_error,
           fmt::format("cuTensorMapEncodeTiled: {}; base {}, extent {} x {} x {}, strides {} and {} bytes, box {} x {}", driver.describe(result),

@@ -154,8 +154,8 @@ const Driver* loaded_driver();
 // All devices of the process; an error where there is no driver.
 Status list_devices(std::vector<DeviceInfo>& devices);
 
-// cuTensorMapEncodeTiled with the constant part filled in: rank 3, unit element strides, 256-byte L2 promotion (a tile
-// row of A or B is at most 128 bytes; its neighbour along K is wanted next), zeros outside the tensor.
+// cuTensorMapEncodeTiled with the constant part filled in: rank 3, unit element strides, zeros outside the
+// tensor.
 Status encode_tensor_map(const Driver& driver, const TensorMapSpec& spec, TensorMap& map);
 
 // Makes a context current for a scope, and the caller's one again after it. Does nothing for a null context.

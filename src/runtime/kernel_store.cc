@@ -6,8 +6,7 @@
 #include <map>
 #include <mutex>
 
-#include "foretile/device/kernels/gemm_simt_facts.h"
-#include "foretile/device/kernels/gemm_sm90_facts.h"
+#include "foretile/device/kernels/family.h"
 #include "model/text.h"
 #include "runtime/source.h"
 
@@ -46,7 +45,7 @@ template <class Slot> class Slots {
 };
 
 u32 dynamic_shared_bytes(const Operation& o, const Configuration& c) {
-  return u32(c.family == Family::sm90 ? sm90::shared_bytes(o, c) : simt::shared_bytes(c));
+  return u32(shared_bytes_of(o, c));
 }
 
 std::string load_key(u64 context_id, const Operation& o, const Configuration& c) { return fmt::format("{}\n{}", context_id, translation_unit(o, c)); }

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "foretile/device/kernels/gemm_simt_facts.h"
-#include "foretile/device/kernels/gemm_sm90_facts.h"
+#include "foretile/device/kernels/family.h"
 
 namespace foretile {
 
@@ -33,7 +32,8 @@ const char* enumerator(Activation a) {
   return "?";
 }
 const char* enumerator(Alignment a) { return a == Alignment::tma ? "Alignment::tma" : "Alignment::any"; }
-const char* enumerator(Family f) { return f == Family::sm90 ? "Family::sm90" : "Family::simt"; }
+std::string enumerator(Family f) { return std::string("Family::") + code_of(f).name; }
+const char* enumerator(Gating g) { return g == Gating::halves ? "Gating::halves" : g == Gating::interleaved ? "Gating::interleaved" : "Gating::none"; }
 const char* enumerator(Schedule s) { return s == Schedule::pingpong ? "Schedule::pingpong" : "Schedule::cooperative"; }
 
 // A field that is added to a struct and forgotten below would compile kernels with its default: count them.
@@ -43,8 +43,8 @@ struct Any {
 template <class T, int N> constexpr bool takes() {
   return []<int... I>(std::integer_sequence<int, I...>) { return requires { T{(void(I), Any{})...}; }; }(std::make_integer_sequence<int, N>{});
 }
-static_assert(takes<Operation, 14>() && !takes<Operation, 15>(), "translation_unit() names every field of Operation: add the new one");
-static_assert(takes<Configuration, 11>() && !takes<Configuration, 12>(), "translation_unit() names every field of Configuration: add the new one");
+static_assert(takes<Operation, 15>() && !takes<Operation, 16>(), "translation_unit() names every field of Operation: add the new one");
+static_assert(takes<Configuration, 12>() && !takes<Configuration, 13>(), "translation_unit() names every field of Configuration: add the new one");
 
 }  // namespace
 
@@ -60,24 +60,24 @@ Operation canonical(const Operation& original, const Configuration& c) {
 
 std::string translation_unit(const Operation& original, const Configuration& c, Residency residency) {
   const Operation o = canonical(original, c);
-  const bool hopper = c.family == Family::sm90;
-  std::string text = fmt::format("#include \"foretile/device/kernels/{}.cuh\"\n\nnamespace foretile {{\nnamespace {{\n\n", hopper ? "gemm_sm90" : "gemm_simt");
+  const FamilyCode code = code_of(c.family);
+  std::string text = fmt::format("#include \"foretile/device/kernels/{}.cuh\"\n\nnamespace foretile {{\nnamespace {{\n\n", code.kernel);
   text += fmt::format(
       "constexpr Operation kOperation{{.a = {}, .b = {}, .d = {},\n"
       "                               .transpose_a = {}, .transpose_b = {}, .inputs = {}, .output = {},\n"
       "                               .has_c = {}, .has_bias = {}, .has_residual = {},\n"
-      "                               .c = {}, .bias = {}, .residual = {}, .activation = {}}};\n",
+      "                               .c = {}, .bias = {}, .residual = {}, .activation = {}, .gating = {}}};\n",
       enumerator(o.a), enumerator(o.b), enumerator(o.d), o.transpose_a, o.transpose_b, enumerator(o.inputs), enumerator(o.output), o.has_c,
-      o.has_bias, o.has_residual, enumerator(o.c), enumerator(o.bias), enumerator(o.residual), enumerator(o.activation));
+      o.has_bias, o.has_residual, enumerator(o.c), enumerator(o.bias), enumerator(o.residual), enumerator(o.activation), enumerator(o.gating));
   text += fmt::format(
       "constexpr Configuration kConfiguration{{.family = {}, .tile_m = {}, .tile_n = {}, .tile_k = {},\n"
       "                                       .stages = {}, .cluster_m = {}, .cluster_n = {}, .schedule = {},\n"
-      "                                       .store_buffers = {}, .thread_m = {}, .thread_n = {}}};\n\n}}  // namespace\n}}  // namespace foretile\n\n",
-      enumerator(c.family), c.tile_m, c.tile_n, c.tile_k, c.stages, c.cluster_m, c.cluster_n, enumerator(c.schedule), c.store_buffers, c.thread_m, c.thread_n);
+      "                                       .store_buffers = {}, .split_k = {}, .thread_m = {}, .thread_n = {}}};\n\n}}  // namespace\n}}  // namespace foretile\n\n",
+      enumerator(c.family), c.tile_m, c.tile_n, c.tile_k, c.stages, c.cluster_m, c.cluster_n, enumerator(c.schedule), c.store_buffers, c.split_k, c.thread_m, c.thread_n);
   text += fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ foretile::{} arguments) {{\n"
       "  foretile::{}<foretile::kOperation, foretile::kConfiguration>(arguments);\n}}\n",
-      hopper ? sm90::threads(c) : simt::threads(c), hopper || residency == Residency::fewest_blocks ? 1 : simt::resident_blocks(c), kKernelName, hopper ? "GemmSm90Arguments" : "GemmSimtArguments", hopper ? "gemm_sm90" : "gemm_simt");
+      threads_of(c), residency == Residency::fewest_blocks ? 1 : promised_blocks(o, c), kKernelName, code.arguments, code.kernel);
   return text;
 }
 

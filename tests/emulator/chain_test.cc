@@ -11,6 +11,12 @@ using namespace emulator;
 
 namespace {
 
+// The Hopper kernel with one consumer, which the decode kernel has replaced in the catalogue.
+constexpr Configuration few_rows(int n, int k, int stages) {
+  return {.family = Family::sm90, .tile_m = 64, .tile_n = n, .tile_k = k, .stages = stages, .schedule = Schedule::cooperative, .store_buffers = 1};
+}
+
+
 constexpr u32 kCount = 64;  // elements of each buffer, a thread each
 
 // first: y = x + 1. second: z = y * w. Both keep running sums in `workspace`.
@@ -207,7 +213,7 @@ struct TwoProducts {
 const Pair kPairs[] = {
     {"cooperative", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 128, 6, 2), catalogue::coop(128, 128, 6, 2), 150, 256, 328},
     {"pingpong", catalogue::product(DType::fp16, DType::fp16), catalogue::pingpong(128, 128, 6, 2), catalogue::pingpong(128, 128, 6, 2), 150, 256, 264},
-    {"few_rows", catalogue::product(DType::bf16, DType::bf16), catalogue::few_rows(64, 128, 6), catalogue::few_rows(32, 128, 9), 20, 200, 520},
+    {"few_rows", catalogue::product(DType::bf16, DType::bf16), few_rows(64, 128, 6), few_rows(32, 128, 9), 20, 200, 520},
     {"cluster", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 256, 4, 2, 2), catalogue::coop(128, 256, 4, 2, 2), 200, 256, 328},
     {"epilogue", catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), catalogue::coop(128, 128, 6, 2), catalogue::coop(128, 128, 6, 2), 70, 136, 200},
     {"simt", catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), catalogue::simt(64, 64, 16, 4, 4), catalogue::simt(32, 32, 16, 4, 4), 70, 50, 40},

@@ -132,7 +132,7 @@ TEST_F(Recorded, TheChoice) {
     const double share = fastest / std::min_element(times.begin(), times.end())->second;
     sum += std::log(share), worst = std::min(worst, share), ++count;
   }
-  ASSERT_GT(count, 40);
+  ASSERT_GT(count, 30);
   std::printf("chosen against fastest over %d shapes: geometric mean %.3f, worst %.3f\n", count, std::exp(sum / count), worst);
   EXPECT_GT(std::exp(sum / count), 0.96);
   EXPECT_GT(worst, 0.85);

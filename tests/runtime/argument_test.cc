@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "foretile/device/catalogue.h"
 #include "support.h"
 
 namespace foretile::test {
@@ -99,7 +100,7 @@ TEST_F(Arguments, Types) {
       for (const DType d : {DType::fp32, DType::fp16, DType::bf16}) {
         Matmul mixed = product(48, 48, 48);
         mixed.a.dtype = a, mixed.b.dtype = b, mixed.d.dtype = d;
-        EXPECT_EQ(is_sm90(launch_of(mixed)), a == b && a != DType::fp32);
+        EXPECT_EQ(is_hopper(launch_of(mixed)), a == b && a != DType::fp32);
       }
 }
 
@@ -125,11 +126,11 @@ TEST_F(Arguments, B94_LeadingDimensionsOfAllTransposes) {
       for (const i64 more : {0, 3}) {
         call.a.ld = row_a + more, call.b.ld = row_b + more, call.d.ld = 3 + more;
         const fake::Launch l = launch_of(call);
-        if (!is_sm90(l)) {
+        if (!is_hopper(l)) {
           EXPECT_EQ(l.simt.a.ld, call.a.ld);
           EXPECT_EQ(l.simt.b.ld, call.b.ld);
         }
-        EXPECT_EQ((is_sm90(l) ? l.sm90.epilogue : l.simt.epilogue).d.ld, call.d.ld);
+        EXPECT_EQ((is_hopper(l) ? l.sm90.epilogue : l.simt.epilogue).d.ld, call.d.ld);
       }
       call.a.ld = row_a - 1;
       refused(call, {"ld of A is", row_a == 2 ? "at least 2 (M" : "at least 4 (K"});
@@ -152,13 +153,13 @@ TEST_F(Arguments, B94_LeadingDimensionsOfAllTransposes) {
 // B26: frameworks leave anything in the stride of a dimension of one element.
 TEST_F(Arguments, B26_StridesOfSizeOneDimensionsDoNotMatter) {
   const fake::Launch dense = launch_of(product(1, 512, 512));
-  ASSERT_TRUE(is_sm90(dense));
+  ASSERT_TRUE(is_hopper(dense));
   for (const i64 ld : {i64(1), i64(0), i64(1000000000), i64(-5), i64(513)}) {
     Matmul call = product(1, 512, 512);
     call.a.ld = call.d.ld = ld;
     call.beta = 1, call.c = {call.d.data, DType::bf16, ld + 1};
     const fake::Launch l = launch_of(call);
-    ASSERT_TRUE(is_sm90(l)) << ld;
+    ASSERT_TRUE(is_hopper(l)) << ld;
     EXPECT_EQ(map_of(l.sm90.a).stride[0] % 16, 0u);
     EXPECT_EQ(map_of(l.sm90.a).extent[1], 1u);
     EXPECT_EQ(l.sm90.epilogue.d.ld, l.sm90.epilogue.c.ld);
@@ -176,6 +177,8 @@ TEST_F(Arguments, B26_StridesOfSizeOneDimensionsDoNotMatter) {
 
 TEST_F(Arguments, BatchStrides) {
   Matmul call = product(64, 64, 64);
+  constexpr Configuration kSm90 = catalogue::pingpong(128, 128, 6, 2);
+  call.configuration = &kSm90;  // whose map of D shows D's strides
   call.batch = 4;
   refused(call, {"batch_stride of D is 0", "batch 4"});
   call.d.batch_stride = 64 * 64 - 1;
@@ -185,7 +188,7 @@ TEST_F(Arguments, BatchStrides) {
   refused(call, {"batch_stride of A is -64"});
   call.a.batch_stride = 0;
   fake::Launch l = launch_of(call);  // A and B read by all
-  ASSERT_TRUE(is_sm90(l));
+  ASSERT_TRUE(is_hopper(l));
   EXPECT_EQ(l.sm90.a_batched, 0);
   EXPECT_EQ(map_of(l.sm90.a).extent[2], 1u);
   EXPECT_EQ(map_of(l.sm90.d).extent[2], 4u);
@@ -231,7 +234,7 @@ TEST_F(Arguments, InterleavedViewsThatShareNoElementAreLegal) {
   Matmul call = product(64, 64, 64);  // A and D are the two halves of the rows of one matrix
   call.a.ld = call.d.ld = 128;
   call.d.data = static_cast<char*>(call.a.data) + 128;
-  EXPECT_TRUE(is_sm90(launch_of(call)));
+  EXPECT_TRUE(is_hopper(launch_of(call)));
   call.d.data = static_cast<char*>(call.a.data) + 112;
   refused_at_launch(call, {"share elements"});
 }
@@ -289,7 +292,7 @@ TEST_F(Arguments, B02_EmptySumsAreComputed) {
       call.bias = {address(4), DType::fp32};
       call.activation = Activation::gelu_erf;
       const fake::Launch l = launch_of(call);
-      EXPECT_FALSE(is_sm90(l));  // a tensor map cannot be empty
+      EXPECT_FALSE(is_hopper(l));  // a tensor map cannot be empty
       EXPECT_EQ(l.simt.k, 0);
       EXPECT_EQ(l.simt.grid.batch, batch);
       EXPECT_EQ(l.simt.epilogue.bias.data, address(4));
@@ -329,7 +332,7 @@ TEST_F(Arguments, B04_ZeroBetaAndAlphaDropTheirOperands) {
   call.alpha = 0;
   call.a.data = call.b.data = nullptr;
   l = launch_of(call);
-  EXPECT_FALSE(is_sm90(l));
+  EXPECT_FALSE(is_hopper(l));
   EXPECT_EQ(l.simt.k, 0);
   call.alpha = Scalar::on_device(static_cast<float*>(address(5)));  // its value is not known here
   refused(call, {"A is null"});
@@ -349,7 +352,7 @@ TEST_F(Arguments, B05_LargeBatchesAndTileCounts) {
     const fake::Launch l = launch_of(call);
     EXPECT_EQ(l.grid[1], 1u);
     EXPECT_EQ(l.grid[2], 1u);
-    const TileGrid& grid = is_sm90(l) ? l.sm90.grid : l.simt.grid;
+    const TileGrid& grid = is_hopper(l) ? l.sm90.grid : l.simt.grid;
     EXPECT_EQ(grid.batch, batch);
     EXPECT_GE(i64(grid.tiles_m) * grid.tiles_n * grid.batch, 65536);
   }
@@ -357,36 +360,36 @@ TEST_F(Arguments, B05_LargeBatchesAndTileCounts) {
 
 // B18: TMA wants strides of 16 bytes; anything else takes the other family, never TMA with a rounded stride.
 TEST_F(Arguments, B18_StridesThatTmaCannotTake) {
-  EXPECT_TRUE(is_sm90(launch_of(product(128, 256, 512))));
+  EXPECT_TRUE(is_hopper(launch_of(product(128, 256, 512))));
   for (const i64 more : {1, 2, 4}) {
     Matmul call = product(128, 256, 512);
     call.a.ld = 512 + more;
     fake::Launch l = launch_of(call);
-    EXPECT_FALSE(is_sm90(l));
+    EXPECT_FALSE(is_hopper(l));
     EXPECT_EQ(l.simt.a.ld, 512 + more);
     call.a.ld = 0, call.b.ld = 512 + more;
     l = launch_of(call);
-    EXPECT_FALSE(is_sm90(l));
+    EXPECT_FALSE(is_hopper(l));
     EXPECT_EQ(l.simt.b.ld, 512 + more);
     call.b.ld = 0, call.d.ld = 256 + more;  // D alone: the fast kernel, which then stores from registers
     l = launch_of(call);
-    ASSERT_TRUE(is_sm90(l));
+    ASSERT_TRUE(is_hopper(l));
     EXPECT_THAT(l.image, HasSubstr(".output = Alignment::any"));
     EXPECT_EQ(l.sm90.epilogue.d.ld, 256 + more);
   }
   Matmul call = product(3, 132, 7168);  // rows of D of 264 bytes
   fake::Launch l = launch_of(call);
-  ASSERT_TRUE(is_sm90(l));
+  ASSERT_TRUE(is_hopper(l));
   EXPECT_THAT(l.image, HasSubstr(".output = Alignment::any"));
   call = product(128, 256, 512);
   for (Matrix* x : {&call.a, &call.b}) {  // an address between the sixteens
     void* const whole = x->data;
     x->data = static_cast<char*>(whole) + 2;
-    EXPECT_FALSE(is_sm90(launch_of(call)));
+    EXPECT_FALSE(is_hopper(launch_of(call)));
     x->data = whole;
   }
   call.batch = 2, call.d.batch_stride = 128 * 256, call.a.batch_stride = 128 * 512 + 1;
-  EXPECT_FALSE(is_sm90(launch_of(call)));
+  EXPECT_FALSE(is_hopper(launch_of(call)));
 }
 
 // B20: views of larger matrices keep their strides, for every operand.
@@ -396,7 +399,7 @@ TEST_F(Arguments, B20_StridedViewsAreHonoured) {
   call.beta = 1, call.c = {address(3), DType::fp32, 5 * 256};
   call.residual = {address(4), DType::fp16, 6 * 256};
   fake::Launch l = launch_of(call);
-  ASSERT_TRUE(is_sm90(l));
+  ASSERT_TRUE(is_hopper(l));
   EXPECT_EQ(map_of(l.sm90.a).stride[0], 2u * 512 * 2);
   EXPECT_EQ(map_of(l.sm90.b).stride[0], 3u * 512 * 2);
   EXPECT_EQ(l.sm90.epilogue.d.ld, 4 * 256);
@@ -408,7 +411,7 @@ TEST_F(Arguments, B20_StridedViewsAreHonoured) {
   call.a.transposed = true;
   l = launch_of(call);
   EXPECT_THAT(l.image, HasSubstr(".transpose_a = true, .transpose_b = false"));
-  EXPECT_EQ(is_sm90(l) ? 128 : l.simt.a.ld, 128);
+  EXPECT_EQ(is_hopper(l) ? 128 : l.simt.a.ld, 128);
 }
 
 // B01: offsets beyond 32 bits.
@@ -418,7 +421,7 @@ TEST_F(Arguments, B01_LargeLeadingDimensions) {
     call.a.ld = ld, call.d.ld = ld;
     call.beta = 1, call.c = {address(3), DType::bf16, ld};
     const fake::Launch l = launch_of(call);
-    ASSERT_TRUE(is_sm90(l));
+    ASSERT_TRUE(is_hopper(l));
     EXPECT_EQ(map_of(l.sm90.a).stride[0], u64(ld) * 2);
     EXPECT_EQ(l.sm90.epilogue.c.ld, ld);
   }
@@ -429,7 +432,7 @@ TEST_F(Arguments, B90_OddSizesAreTaken) {
   for (const auto& [m, n, k, fast] : {std::tuple<i64, i64, i64, bool>{2, 4, 3, false}, {1471, 256, 512, true}, {1, 105, 107, false}, {1, 105, 112, true}}) {
     Matmul call = product(m, n, k);
     call.a.dtype = call.b.dtype = call.d.dtype = DType::fp16;
-    EXPECT_EQ(is_sm90(launch_of(call)), fast) << m << " " << n << " " << k;
+    EXPECT_EQ(is_hopper(launch_of(call)), fast) << m << " " << n << " " << k;
   }
 }
 
@@ -437,7 +440,7 @@ TEST_F(Arguments, TensorMapsAreEncodedAsTheKernelExpects) {
   Matmul call = product(300, 200, 500);
   call.a.ld = 504, call.b.ld = 512;
   const fake::Launch l = launch_of(call);
-  ASSERT_TRUE(is_sm90(l));
+  ASSERT_TRUE(is_hopper(l));
   const fake::EncodedMap a = map_of(l.sm90.a), b = map_of(l.sm90.b);
   EXPECT_EQ(a.address, reinterpret_cast<u64>(call.a.data));
   EXPECT_EQ(a.extent[0], 500u);

@@ -162,7 +162,7 @@ TEST_F(Launches, OtherGpusTakeThePortableFamily) {
   Matmul call = product(512, 512, 512);
   call.device = 1;  // A100
   const fake::Launch l = launch_of(call);
-  EXPECT_FALSE(is_sm90(l));
+  EXPECT_FALSE(is_hopper(l));
   EXPECT_THAT(l.image, HasSubstr("sm_80 "));
   EXPECT_EQ(l.context, primary(1));
 }

@@ -94,7 +94,7 @@ fake::Launch launch_of(const Matmul& call) {
   EXPECT_EQ(c.launches.size(), 1u);
   return c.launches.empty() ? fake::Launch{} : c.launches[0];
 }
-bool is_sm90(const fake::Launch& launch) { return launch.image.find("gemm_sm90") != std::string::npos; }
+bool is_hopper(const fake::Launch& launch) { return launch.image.find("gemm_sm90") != std::string::npos || launch.image.find("gemm_decode") != std::string::npos; }
 fake::EncodedMap map_of(const TensorMap& map) {
   fake::EncodedMap e;
   std::memcpy(&e, &map, sizeof e);

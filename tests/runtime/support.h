@@ -32,7 +32,7 @@ Matmul product(i64 m, i64 n, i64 k);
 
 // The launch that `call` makes, which must succeed and be the only one.
 fake::Launch launch_of(const Matmul& call);
-bool is_sm90(const fake::Launch& launch);
+bool is_hopper(const fake::Launch& launch);
 fake::EncodedMap map_of(const TensorMap& map);
 
 // A folder of its own that is removed with the object.

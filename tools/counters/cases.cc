@@ -13,6 +13,12 @@ namespace foretile::counters {
 
 namespace {
 
+// The Hopper kernel with one consumer, which the decode kernel has replaced in the catalogue.
+constexpr Configuration few_rows(int n, int k, int stages) {
+  return {.family = Family::sm90, .tile_m = 64, .tile_n = n, .tile_k = k, .stages = stages, .schedule = Schedule::cooperative, .store_buffers = 1};
+}
+
+
 constexpr u32 kTableBlocks = 2;
 constexpr u32 kTableSharedBytes = 8192;
 
@@ -148,7 +154,7 @@ constexpr Layer kLayers[] = {{"llama8b.qkv", 6144, 4096}, {"llama8b.o", 4096, 40
                              {"dsv3.gateup", 4096, 7168}, {"dsv3.down", 7168, 2048}, {"square8k", 8192, 8192}};
 
 void add_gemms(std::vector<Case>& all) {
-  using catalogue::coop, catalogue::few_rows, catalogue::pingpong, catalogue::simt;
+  using catalogue::coop, catalogue::pingpong, catalogue::simt;
   const Operation bf16 = operation("bf16");
   const auto add = [&](const std::string& name, const Operation& o, const Configuration& c, i64 m, i64 n, i64 k, i32 group, const char* shows) {
     all.push_back(gemm_case(List::gemms, name, o, c, {m, n, k}, group, shows));
@@ -158,6 +164,8 @@ void add_gemms(std::vector<Case>& all) {
   for (i32 group : {1, 4, 8, 16, 32}) add("order/wide-" + std::to_string(group), bf16, pingpong(128, 128, 6, 2), 4096, 28672, 4096, group, "tile order against the L2 cache");
   for (const Configuration& c : catalogue::kConfigurations)
     if (c.family == Family::sm90) add("configuration/" + text_of(c), bf16, c, 4096, 4096, 4096, 0, "every configuration on one product");
+  for (const Configuration& c : {few_rows(256, 64, 5), few_rows(224, 64, 6), few_rows(128, 64, 9), few_rows(64, 128, 6), few_rows(48, 128, 7), few_rows(32, 128, 9), few_rows(16, 256, 5)})
+    add("configuration/" + text_of(c), bf16, c, 4096, 4096, 4096, 0, "every configuration on one product");
   for (i64 size : {512, 1024, 2048, 6144}) add("cube/" + std::to_string(size), bf16, pingpong(128, 128, 6, 2), size, size, size, 0, "waves and tails");
   for (i64 m : {16, 64})
     for (const Layer& l : {kLayers[0], kLayers[2], kLayers[3]}) add("decode/" + std::to_string(m) + "-" + l.name, bf16, few_rows(128, 64, 9), m, l.n, l.k, 0, "few rows: DRAM bound");

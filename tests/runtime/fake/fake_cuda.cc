@@ -159,6 +159,11 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* f, void** parameters,
   std::memcpy(l.block, config->block, sizeof l.block);
   l.shared = config->shared, l.cluster = cluster, l.stream = config->stream, l.context = here, l.image = f->module->image;
   if (l.image.find("gemm_sm90") != std::string::npos) l.sm90 = *static_cast<const foretile::GemmSm90Arguments*>(parameters[0]);
+  if (l.image.find("gemm_decode") != std::string::npos) {
+    const auto& d = *static_cast<const foretile::GemmDecodeArguments*>(parameters[0]);
+    l.sm90.a = d.a, l.sm90.b = d.b, l.sm90.m = d.m, l.sm90.n = d.n, l.sm90.k = d.k, l.sm90.a_batched = d.a_batched, l.sm90.b_batched = d.b_batched;
+    l.sm90.weights_ready = d.weights_ready, l.sm90.grid = d.grid, l.sm90.epilogue = d.epilogue;
+  }
   else l.simt = *static_cast<const foretile::GemmSimtArguments*>(parameters[0]);
   const std::lock_guard lock(c.mutex);
   c.launches.push_back(l);
@@ -247,7 +252,7 @@ int nvrtcCompileProgram(FakeProgram* p, int options, const char* const* texts) {
   const std::lock_guard lock(c.mutex);
   if (c.compile_fails) return p->log = "foretile_kernel.cu(1): error: as the test asked\n", 6;
   p->log = "ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 90 registers, used 1 barriers\n" + c.compile_log;
-  p->cubin = "fake " + arch + (p->source.find("gemm_sm90<") != std::string::npos ? " gemm_sm90\n" : " gemm_simt\n") + p->source;
+  p->cubin = "fake " + arch + (p->source.find("gemm_sm90<") != std::string::npos ? " gemm_sm90\n" : p->source.find("gemm_decode<") != std::string::npos ? " gemm_decode\n" : " gemm_simt\n") + p->source;
   return 0;
 }
 int nvrtcGetCUBINSize(FakeProgram* p, std::size_t* n) { return *n = p->cubin.size() + 1, 0; }

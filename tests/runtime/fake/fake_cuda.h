@@ -33,7 +33,7 @@ struct Launch {
   void* stream;
   Context* context;
   std::string image;  // what the launched function was compiled to: names the family, see nvrtcCompileProgram
-  foretile::GemmSm90Arguments sm90;
+  foretile::GemmSm90Arguments sm90;  // of the decode kernel: the fields that both have
   foretile::GemmSimtArguments simt;
 };
 

@@ -1,0 +1,334 @@
+// The decode kernel: D = epilogue(A[M,K] x B[N,K]^T) for few rows of A, in bf16 or fp16 with fp32 accumulation. It is a
+// way of reading B, the weights, once, at the speed of memory; the arithmetic hides behind it.
+//
+// Roles. A tile is tile_m rows of A (tokens) by tile_n rows of B (weights). Either a block is alone and walks tiles until
+// none is left, its ring never running dry between them; or a cluster computes one tile, its blocks each a slice of K. A
+// block is one or two consumer warpgroups and one producer warp.
+//   load      one thread fills a ring of stages, each a tile of weights and one of tokens, by TMA. Weights pass L2 as
+//             evict_first (read once: 10 % of the bandwidth hang on it), tokens as evict_last.
+//   multiply  the weights stand on wgmma's 64-row side, the tokens on its N side: the accumulators hold D transposed.
+//   reduce    each block owns a share of the tile's columns. Consumers send the other shares to their owners, straight
+//             out of registers; the owner adds the partial sums in the order of the ranks, finishes them and writes D.
+//
+// Barriers (arrive counts in gemm_decode_facts.h).
+//   full[s]   1 arrival: the producer, expecting the stage's bytes. Waited for by every consumer thread.
+//   empty[s]  1 arrival a consumer warp, when its wgmma group on the stage has retired. Waited for by the producer.
+//   partials  1 arrival: this block's own, expecting what its peers will send. Waited for by every consumer thread.
+//   named barrier 1: the consumers, before partial sums overwrite those of the tile before, and when they are in place.
+//   cluster   once: peers' `partials` barriers are initialised. No block leaves before its peers' sums have landed.
+// Dependent launch: weights are read before the grid wait only where the caller promised that they are ready. A ring of
+// half an SM's shared memory lets the next kernel's weights stream in while this one finishes.
+#pragma once
+#include "foretile/device/epilogue/epilogue.h"
+#include "foretile/device/layout/descriptor.h"
+#include "foretile/device/layout/fragment.h"
+#include "foretile/device/layout/ring.h"
+#include "foretile/device/layout/tile_order.h"
+#include "foretile/device/legality.h"
+#include "foretile/device/vocabulary/vocabulary.h"
+
+namespace foretile {
+
+template <Operation O, Configuration C> struct GemmDecode {
+  static_assert(why_not(O, C) == nullptr);
+  static constexpr int kBands = decode::bands_per_warpgroup(C);
+  static constexpr int kAccumulators = C.tile_m / 2;  // a thread and band
+  static constexpr int kSlabs = decode::slabs(O, C);
+  static constexpr u32 kConsumers = decode::consumer_threads(C);
+  static constexpr int kHalf = decode::half_columns(O, C), kShareOfHalf = decode::share_of_half(O, C), kPitch = decode::share_pitch(O, C);
+  using Cursor = RingCursor<C.stages>;
+
+  const GemmDecodeArguments& args;
+  SmemAddress shared;
+  u32 rank = 0;     // of this block in its cluster
+  i32 begin, end;   // its steps along K, the same in every tile
+
+  struct Tile {
+    TileCoordinate at;
+    i32 first_row;  // of A
+    i32 tokens;     // rows of A that exist in it
+  };
+
+  FORETILE_DEVICE explicit GemmDecode(const GemmDecodeArguments& arguments) : args(arguments), shared(shared_base()) {
+    if constexpr (C.split_k > 1) rank = cluster_rank();
+    begin = decode::first_step(args.k, i32(rank), C), end = decode::first_step(args.k, i32(rank) + 1, C);
+  }
+
+  // Persistent where a block is alone. A cluster has one tile: its partial sums are exchanged once.
+  FORETILE_DEVICE WorkIterator work() const {
+    return {i32(block_index().x) / C.split_k, i32(grid_size().x) / C.split_k, i32(tile_count(args.grid))};
+  }
+  FORETILE_DEVICE Tile tile(i32 index) const {
+    const TileCoordinate at = tile_at(index, args.grid);
+    const i32 first_row = at.m * C.tile_m, left = args.m - first_row;
+    return {at, first_row, left < C.tile_m ? left : C.tile_m};
+  }
+
+  FORETILE_DEVICE Mbarrier barrier(int offset) const { return {shared + u32(decode::barrier_offset(O, C) + offset)}; }
+  FORETILE_DEVICE Mbarrier full(u32 stage) const { return barrier(decode::full_barrier(int(stage))); }
+  FORETILE_DEVICE Mbarrier empty(u32 stage) const { return barrier(decode::empty_barrier(C, int(stage))); }
+  FORETILE_DEVICE Mbarrier partials() const { return barrier(decode::partials_barrier(C)); }
+  FORETILE_DEVICE SmemAddress weights_stage(u32 stage) const { return shared + u32(decode::weights_offset(C)) + stage * decode::weight_stage_bytes(C); }
+  FORETILE_DEVICE SmemAddress tokens_stage(u32 stage) const { return shared + u32(decode::tokens_offset(C)) + stage * decode::token_stage_bytes(C); }
+
+  FORETILE_DEVICE void run() {
+    grid_dependency_launch();
+    const u32 warp = warp_index();
+    if (thread_index() == 0) {
+      for (u32 s = 0; s < C.stages; ++s) {
+        mbarrier_init(full(s), decode::full_arrivals());
+        mbarrier_init(empty(s), decode::empty_arrivals(C));
+      }
+      if constexpr (C.split_k > 1) mbarrier_init(partials(), decode::partials_arrivals());
+      fence_mbarrier_init();
+      if constexpr (C.split_k > 1) mbarrier_arrive_expect(partials(), u32((C.split_k - 1) * tile(work().next).tokens * decode::share_columns(O, C) * 4));
+    }
+    if (warp == kConsumers / 32 && lane_index() == 0) {
+      prefetch_tensor_map(args.b);
+      prefetch_tensor_map(args.a);
+    }
+    sync_block();
+    if constexpr (C.split_k > 1) cluster_arrive();
+
+    if (warp == kConsumers / 32) {
+      if (elect_one()) load();
+      sync_warp();
+      if constexpr (C.split_k > 1) cluster_wait();
+      grid_dependency_wait();  // every thread of every block, also those that load nothing
+    } else {
+      consume(warp / 4);
+    }
+  }
+
+  // ---- load -----------------------------------------------------------------------------------------------
+  // Where the producer stands: a tile, a step along K in it, and the stage that this step fills.
+  struct Step {
+    WorkIterator tiles;
+    TileCoordinate tile;
+    i32 k_step;
+    Cursor ring;
+  };
+  FORETILE_DEVICE void advance(Step& at) const {
+    at.ring.advance();
+    if (++at.k_step < end) return;
+    at.k_step = begin;
+    at.tiles.advance();
+    if (!at.tiles.done()) at.tile = tile_at(at.tiles.next, args.grid);
+  }
+
+  FORETILE_DEVICE void load() {
+    const L2Policy once = args.grid.tiles_m == 1 ? evict_first() : evict_normal(), again = evict_last();
+    Step at{work(), tile_at(work().next, args.grid), begin, {}};
+    if (args.weights_ready) {  // a ring of them may be on its way before the kernels before this one are complete
+      Step ahead = at;
+      for (int i = 0; i < C.stages && !ahead.tiles.done(); ++i, advance(ahead)) {
+        mbarrier_arrive_expect(full(ahead.ring.stage), expected_bytes());
+        load_weights(ahead, once);
+      }
+      grid_dependency_wait();
+      for (int i = 0; i < C.stages && !at.tiles.done(); ++i, advance(at)) load_tokens(at, again);
+    } else {
+      grid_dependency_wait();
+    }
+    for (; !at.tiles.done(); advance(at)) {
+      mbarrier_wait(empty(at.ring.stage), at.ring.parity ^ 1);
+      mbarrier_arrive_expect(full(at.ring.stage), expected_bytes());
+      load_weights(at, once);
+      load_tokens(at, again);
+    }
+  }
+
+  FORETILE_DEVICE u32 expected_bytes() const { return u32(decode::expected_bytes(O, C, args.tile_columns)); }
+  FORETILE_DEVICE void load_weights(const Step& at, L2Policy policy) {
+    constexpr int kHalves = decode::tile_halves(O);
+    const i32 rows = args.tile_columns / kHalves;
+    FORETILE_UNROLL
+    for (int slab = 0; slab < kSlabs; ++slab) {
+      FORETILE_UNROLL
+      for (int half = 0; half < kHalves; ++half) {
+        const SmemAddress destination = weights_stage(at.ring.stage) + u32(slab * decode::weight_slab_bytes(C) + half * kHalf * decode::kTileRowBytes);
+        const i32 row = at.tile.n * rows + half * (args.n / 2);
+        tma_load(destination, args.b, {at.k_step * C.tile_k + slab * decode::slab_elements(O), row, args.b_batched ? at.tile.batch : 0}, full(at.ring.stage), policy);
+      }
+    }
+  }
+  FORETILE_DEVICE void load_tokens(const Step& at, L2Policy policy) {
+    FORETILE_UNROLL
+    for (int slab = 0; slab < kSlabs; ++slab) {
+      const SmemAddress destination = tokens_stage(at.ring.stage) + u32(slab * decode::token_slab_bytes(C));
+      tma_load(destination, args.a, {at.k_step * C.tile_k + slab * decode::slab_elements(O), at.tile.m * C.tile_m, args.a_batched ? at.tile.batch : 0}, full(at.ring.stage), policy);
+    }
+  }
+
+  // ---- multiply -------------------------------------------------------------------------------------------
+  FORETILE_DEVICE void consume(u32 warpgroup) {
+    if (args.tile_columns < C.tile_n) clear_unloaded_rows();
+    Cursor ring;
+    bool first = true;
+    for (WorkIterator tiles = work(); !tiles.done(); tiles.advance()) {
+      const Tile t = tile(tiles.next);
+      float acc[kBands][kAccumulators];
+      multiply(acc, ring, warpgroup);
+      if constexpr (C.split_k > 1) {
+        cluster_wait();
+      } else if (!first) {
+        named_barrier_sync(decode::kConsumersBarrier, kConsumers);  // the sums of the tile before have been read
+      }
+      send(acc, t, warpgroup);
+      named_barrier_sync(decode::kConsumersBarrier, kConsumers);
+      if constexpr (C.split_k > 1) mbarrier_wait(partials(), 0);
+      if (first) grid_dependency_wait();
+      reduce(t);
+      first = false;
+    }
+    if (first) grid_dependency_wait();
+  }
+
+  // The slots that no box fills are cleared once, while the first loads are under way, so that wgmma reads nothing that was
+  // never written.
+  FORETILE_DEVICE void clear_unloaded_rows() {
+    constexpr u32 kRegions = C.stages * kSlabs * decode::tile_halves(O);  // of kHalf rows, one behind the other
+    const u32 first = u32(args.tile_columns) / decode::tile_halves(O) * decode::kTileRowBytes;
+    for (u32 region = 0; region < kRegions; ++region) {
+      for (u32 byte = first + thread_index() * 16; byte < kHalf * decode::kTileRowBytes; byte += kConsumers * 16)
+        store_shared(shared + u32(decode::weights_offset(C)) + region * (kHalf * decode::kTileRowBytes) + byte, u32x4{0, 0, 0, 0});
+    }
+    fence_proxy_async();
+    named_barrier_sync(decode::kConsumersBarrier, kConsumers);
+  }
+
+  // Leaves the cursor behind the last stage read.
+  FORETILE_DEVICE void multiply(float (&acc)[kBands][kAccumulators], Cursor& ring, u32 warpgroup) {
+    u32 previous = 0;
+    for (i32 step = begin; step < end; ++step) {
+      if (step > begin) previous = ring.stage, ring.advance();
+      mbarrier_wait(full(ring.stage), ring.parity);
+      const u32 weights = weights_stage(ring.stage).value + warpgroup * (kBands * decode::kMmaRows * decode::kTileRowBytes);
+      const u32 tokens = tokens_stage(ring.stage).value;
+      wgmma_fence();
+      FORETILE_UNROLL
+      for (int slice = 0; slice < 4 * kSlabs; ++slice) {  // 32 of a slab's 128 bytes along K an instruction
+        const u64 b = k_major_descriptor(tokens + slice / 4 * decode::token_slab_bytes(C) + slice % 4 * 32);
+        FORETILE_UNROLL
+        for (int band = 0; band < kBands; ++band) {
+          const u32 a = weights + slice / 4 * decode::weight_slab_bytes(C) + slice % 4 * 32 + band * (decode::kMmaRows * decode::kTileRowBytes);
+          wgmma<O.a, C.tile_m>(acc[band], k_major_descriptor(a), b, step > begin || slice > 0);
+        }
+      }
+      wgmma_commit();
+      if (step > begin) {
+        wgmma_wait<1>();
+        release(previous);
+      }
+    }
+    wgmma_wait<0>();
+    release(ring.stage);
+    ring.advance();
+  }
+
+  FORETILE_DEVICE void release(u32 stage) {
+    if (lane_index() == 0) mbarrier_arrive(empty(stage));
+  }
+
+  // ---- reduce ---------------------------------------------------------------------------------------------
+  FORETILE_DEVICE void send(const float (&acc)[kBands][kAccumulators], const Tile& t, u32 warpgroup) {
+    const u32 mine = u32(decode::partial_offset(C)) + rank * u32(decode::share_bytes(O, C));  // where an owner keeps what this block sent
+    FORETILE_UNROLL
+    for (int band = 0; band < kBands; ++band) {
+      FORETILE_UNROLL
+      for (int upper = 0; upper < 2; ++upper) {  // a thread's accumulators lie in two columns of D, eight apart
+        const u32 column = (warpgroup * kBands + u32(band)) * decode::kMmaRows + u32(wgmma_accumulator(int(thread_index() % decode::kWarpgroup), 2 * upper).row);
+        const u32 half = column / kHalf, owner = column % kHalf / kShareOfHalf, place = half * kShareOfHalf + column % kShareOfHalf;
+        const u32 destination = mine + place * 4;
+        if (C.split_k == 1 || owner == rank) {
+          FORETILE_UNROLL
+          for (int i = 0; i < kAccumulators / 2; ++i) {
+            const u32 token = token_of(i);
+            store_shared(shared + destination + token * (kPitch * 4), acc[band][i / 2 * 4 + upper * 2 + i % 2]);
+          }
+        } else {
+          const ClusterAddress peer = cluster_address(shared + destination, owner), counted = cluster_address(partials().address, owner);
+          FORETILE_UNROLL
+          for (int i = 0; i < kAccumulators / 2; ++i) {
+            const u32 token = token_of(i);
+            if (i32(token) < t.tokens) store_cluster_async(peer + token * (kPitch * 4), acc[band][i / 2 * 4 + upper * 2 + i % 2], counted);
+          }
+        }
+      }
+    }
+  }
+  // Of the i-th accumulator of a thread in one column of D.
+  static FORETILE_DEVICE u32 token_of(int i) { return u32(wgmma_accumulator(int(thread_index() % decode::kWarpgroup), i / 2 * 4 + i % 2).column); }
+
+  // A thread finishes four neighbouring columns of D in every kTokensAtOnce-th row of the tile, several rows at a time so
+  // that their loads are under way together.
+  FORETILE_DEVICE void reduce(const Tile& t) {
+    constexpr bool kGated = O.gating != Gating::none;
+    constexpr u32 kOutputs = u32(decode::share_columns(O, C)) / (kGated ? 2 : 1), kRuns = kOutputs / 4;  // of D, in this share
+    constexpr i32 kTokensAtOnce = kConsumers / kRuns, kRounds = (C.tile_m + kTokensAtOnce - 1) / kTokensAtOnce;
+    constexpr i32 kBatch = kRounds < 4 ? kRounds : 4;
+    static_assert(kConsumers % kRuns == 0);
+    const u32 run = thread_index() % kRuns;
+    const i32 outputs = i32(output_columns(O, args.n)), outputs_of_tile = args.tile_columns / (kGated ? 2 : 1);
+    const i32 place = i32(rank * kOutputs + run * 4), column = t.at.n * outputs_of_tile + place;
+    if (place >= outputs_of_tile || column >= outputs) return;
+    const i32 count = outputs - column < 4 ? outputs - column : 4;
+    const Epilogue<O> epilogue(args.epilogue, t.at.batch);
+    for (i32 first = i32(thread_index() / kRuns); first < t.tokens; first += kBatch * kTokensAtOnce) {
+      float x[kBatch][4], up[kBatch][4];
+      FORETILE_UNROLL
+      for (i32 i = 0; i < kBatch; ++i) {
+        const i32 token = first + i * kTokensAtOnce;
+        if (token < t.tokens) gather(u32(token), run, x[i], up[i]);
+      }
+      FORETILE_UNROLL
+      for (i32 i = 0; i < kBatch; ++i) {
+        const i32 token = first + i * kTokensAtOnce, row = t.first_row + token;
+        if (token >= t.tokens) continue;
+        FORETILE_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          if (j >= count) continue;
+          if constexpr (kGated) {
+            x[i][j] = epilogue.gated(x[i][j], up[i][j], row, column + j, args.n);
+          } else {
+            x[i][j] = epilogue(x[i][j], row, column + j);
+          }
+        }
+        epilogue.store_run(x[i], count, row, column);
+      }
+    }
+  }
+
+  // The sums of four neighbours of D: of their gates and up columns, where the product is gated.
+  FORETILE_DEVICE void gather(u32 token, u32 run, float (&x)[4], float (&up)[4]) const {
+    if constexpr (O.gating == Gating::interleaved) {
+      float low[4], high[4];
+      sum(token, run * 8, low);
+      sum(token, run * 8 + 4, high);
+      x[0] = low[0], x[1] = low[2], x[2] = high[0], x[3] = high[2];
+      up[0] = low[1], up[1] = low[3], up[2] = high[1], up[3] = high[3];
+    } else {
+      sum(token, run * 4, x);
+      if constexpr (O.gating == Gating::halves) sum(token, kShareOfHalf + run * 4, up);
+    }
+  }
+
+  // Four neighbours of this block's share, over all slices of K in the order of the ranks.
+  FORETILE_DEVICE void sum(u32 token, u32 place, float (&total)[4]) const {
+    FORETILE_UNROLL
+    for (int from = 0; from < C.split_k; ++from) {
+      const f32x4 x = load_shared<f32x4>(shared + u32(decode::partial_offset(C) + from * decode::share_bytes(O, C)) + (token * kPitch + place) * 4);
+      if (from == 0) {
+        total[0] = x.x, total[1] = x.y, total[2] = x.z, total[3] = x.w;
+      } else {
+        total[0] += x.x, total[1] += x.y, total[2] += x.z, total[3] += x.w;
+      }
+    }
+  }
+};
+
+template <Operation O, Configuration C> FORETILE_DEVICE void gemm_decode(const GemmDecodeArguments& arguments) {
+  GemmDecode<O, C>(arguments).run();
+}
+
+}  // namespace foretile

@@ -1,0 +1,115 @@
+// Facts of the decode kernel, each stated once: shared-memory map, bytes a stage, who sums what. Used alike by the
+// kernel, the model, the emulator and the messages.
+#pragma once
+#include "foretile/device/configuration.h"
+#include "foretile/device/kernels/gemm_sm90_facts.h"
+#include "foretile/device/operation.h"
+
+namespace foretile::decode {
+
+using sm90::kMmaRows;
+using sm90::kTileRowBytes;
+using sm90::kWarpgroup;
+using sm90::slab_elements;
+using sm90::slabs;
+
+// The weights stand on wgmma's 64-row side, the tokens on its N side: tile_n rows of B by tile_m rows of A.
+constexpr int bands(const Configuration& c) { return c.tile_n / kMmaRows; }
+constexpr int consumer_warpgroups(const Configuration& c) { return bands(c) == 4 ? 2 : 1; }
+constexpr int bands_per_warpgroup(const Configuration& c) { return bands(c) / consumer_warpgroups(c); }
+constexpr int consumer_threads(const Configuration& c) { return consumer_warpgroups(c) * kWarpgroup; }
+constexpr int threads(const Configuration& c) { return consumer_threads(c) + 32; }  // and the producer warp
+constexpr int accumulators_per_thread(const Configuration& c) { return bands_per_warpgroup(c) * c.tile_m / 2; }
+
+// ---- shared memory: [ring of weights][ring of tokens][partial sums][barriers] -----------------------------
+constexpr int weight_slab_bytes(const Configuration& c) { return c.tile_n * kTileRowBytes; }
+constexpr int token_slab_bytes(const Configuration& c) { return c.tile_m * kTileRowBytes; }
+constexpr int weight_stage_bytes(const Configuration& c) { return c.tile_n * c.tile_k * 2; }  // of 16-bit elements
+constexpr int token_stage_bytes(const Configuration& c) { return c.tile_m * c.tile_k * 2; }
+constexpr int stage_bytes(const Configuration& c) { return weight_stage_bytes(c) + token_stage_bytes(c); }
+constexpr int weights_offset(const Configuration&) { return 0; }
+constexpr int tokens_offset(const Configuration& c) { return c.stages * weight_stage_bytes(c); }
+constexpr int ring_bytes(const Configuration& c) { return c.stages * stage_bytes(c); }
+
+// K is split over the blocks of a cluster. Each sums, in the order of their ranks, its share of the tile's columns: of
+// each half, where gate and up columns lie in halves of the tile, so that the two of a pair meet.
+constexpr int tile_halves(const Operation& o) { return o.gating == Gating::halves ? 2 : 1; }
+constexpr int half_columns(const Operation& o, const Configuration& c) { return c.tile_n / tile_halves(o); }
+constexpr int share_of_half(const Operation& o, const Configuration& c) { return half_columns(o, c) / c.split_k; }
+constexpr int share_columns(const Operation& o, const Configuration& c) { return share_of_half(o, c) * tile_halves(o); }
+
+// A share stands as one row of floats a token. Eight neighbouring columns of four pairs of tokens are written at once
+// (a wgmma fragment): a pitch of 4 modulo 16 puts them into 32 different banks, and keeps rows of four floats aligned.
+constexpr int share_pitch(const Operation& o, const Configuration& c) {
+  const int columns = share_columns(o, c);
+  return columns % 16 == 8 ? columns + 4 : columns + 4 + (16 - columns % 16) % 16;
+}
+constexpr int share_bytes(const Operation& o, const Configuration& c) { return c.tile_m * share_pitch(o, c) * 4; }  // from one block
+constexpr int partial_bytes(const Operation& o, const Configuration& c) { return c.split_k * share_bytes(o, c); }
+// Apart from the ring, which the producer goes on filling.
+constexpr int partial_offset(const Configuration& c) { return ring_bytes(c); }
+constexpr int barrier_offset(const Operation& o, const Configuration& c) { return ring_bytes(c) + partial_bytes(o, c); }
+constexpr int full_barrier(int stage) { return 8 * stage; }  // within the barriers
+constexpr int empty_barrier(const Configuration& c, int stage) { return 8 * (c.stages + stage); }
+constexpr int partials_barrier(const Configuration& c) { return 8 * (2 * c.stages); }
+constexpr int barrier_bytes(const Configuration& c) { return 8 * (2 * c.stages + (c.split_k > 1 ? 1 : 0)); }
+constexpr int shared_bytes(const Operation& o, const Configuration& c) { return barrier_offset(o, c) + barrier_bytes(c); }
+
+// ---- arrivals ---------------------------------------------------------------------------------------------
+constexpr int full_arrivals() { return 1; }  // the producer's arrive-and-expect; the bytes follow by TMA
+constexpr int empty_arrivals(const Configuration& c) { return consumer_threads(c) / 32; }  // one a consumer warp
+constexpr int partials_arrivals() { return 1; }  // this block's own arrive-and-expect; the bytes come from its peers
+constexpr int kConsumersBarrier = 1;             // named barrier of the consumers; 0 is the block's own
+
+// ---- balance ------------------------------------------------------------------------------------------------
+// Two blocks share an SM, of one kernel or of two that follow each other by dependent launch, where half its shared
+// memory (228 KiB, less 1 KiB a block that the system takes) holds one.
+constexpr int resident_blocks(const Operation& o, const Configuration& c) { return shared_bytes(o, c) <= (228 - 2) * 1024 / 2 ? 2 : 1; }
+
+// A tile may take fewer rows of B than its slots in shared memory hold. Every block shall read the same number of them:
+// those that read on alone have too few bytes in flight to keep the memory busy.
+// Clusters of split_k blocks that run at once with one block an SM. A cluster stays within a GPC, and a GPC of Hopper has
+// 16 or 18 SMs: larger clusters than pairs leave some of them over (seen on an H200: 32 clusters of four, not 33).
+constexpr int kSmsOfGpc = 16;
+constexpr i64 clusters_at_once(const Configuration& c, int sms) {
+  return max_of(1, c.split_k <= 2 || sms < kSmsOfGpc ? sms / c.split_k : sms / kSmsOfGpc * (kSmsOfGpc / c.split_k));
+}
+struct Balance {
+  int columns;  // rows of B a tile takes
+  i64 tiles;
+  i64 units;    // blocks, or clusters of split_k blocks, that the launch has
+};
+constexpr int columns_step(const Operation& o) { return o.gating == Gating::none ? 8 : 16; }
+constexpr Balance balance(const Operation& o, const Configuration& c, const Problem& p, int sms) {
+  const i64 others = ceil_div(p.m, i64(c.tile_m)) * p.batch;
+  const i64 apart = clusters_at_once(c, sms);  // with one block an SM; two, where there is enough to do
+  const i64 at_once = ceil_div(p.n, i64(c.tile_n)) * others > apart ? apart * resident_blocks(o, c) : apart;
+  Balance best{};
+  i64 fewest = -1;
+  for (int columns = c.tile_n; columns >= c.tile_n * 3 / 4; columns -= columns_step(o)) {
+    const i64 tiles = ceil_div(p.n, i64(columns)) * others, rounds = ceil_div(tiles, at_once);
+    if (fewest >= 0 && rounds * columns >= fewest) continue;
+    fewest = rounds * columns;
+    best = {columns, tiles, c.split_k > 1 ? tiles : ceil_div(tiles, rounds)};
+  }
+  return best;
+}
+// What the full barrier of a stage expects.
+constexpr int expected_bytes(const Operation& o, const Configuration& c, int columns) {
+  return columns * slabs(o, c) * kTileRowBytes + token_stage_bytes(c);
+}
+
+// ---- tensor-map boxes: rows ---------------------------------------------------------------------------------
+constexpr int weight_box_rows(const Operation& o, int columns) { return columns / tile_halves(o); }
+constexpr int token_box_rows(const Configuration& c) { return c.tile_m; }
+
+// Steps along K of the block with this rank: [first_step(rank), first_step(rank + 1)). Slices are cut at multiples of 128
+// elements, whatever the tile, and depend on K alone, never on M.
+constexpr int kSliceUnit = 128;
+constexpr i32 first_step(i32 k, i32 rank, const Configuration& c) {
+  const i32 units = (k + kSliceUnit - 1) / kSliceUnit, steps = (k + c.tile_k - 1) / c.tile_k;
+  const i32 first = i32(i64(units) * rank / c.split_k) * (kSliceUnit / c.tile_k);
+  return first < steps ? first : steps;
+}
+
+}  // namespace foretile::decode
