@@ -1,5 +1,5 @@
 // Operations beyond the catalogue's named ones, with one configuration a family: every activation, every operand of the
-// epilogue alone and with others, mixed types, transposes.
+// epilogue alone and with others, gated products, mixed types, transposes.
 #include "emulator/built_in.h"
 
 namespace foretile::emulator {
@@ -7,6 +7,7 @@ namespace foretile::emulator {
 namespace {
 
 constexpr Configuration kSm90 = catalogue::coop(128, 128, 6, 2), kSm90Pair = catalogue::pingpong(128, 160, 5, 2, 2);
+constexpr Configuration kDecode = catalogue::decode(16, 64, 128, 5), kDecodeSplit = catalogue::decode(32, 64, 128, 4, 4);
 constexpr Configuration kSimt = catalogue::simt(64, 64, 16, 4, 4);
 
 struct Extra {
@@ -14,11 +15,12 @@ struct Extra {
   bool c = false, bias = false, residual = false;
   DType side = DType::bf16;  // type of C, bias and residual
   Activation activation = Activation::none;
+  Gating gating = Gating::none;
 };
 
 constexpr Operation aligned(Extra x) {
   return {.a = x.in, .b = x.in, .d = x.out, .inputs = Alignment::tma, .output = Alignment::tma, .has_c = x.c, .has_bias = x.bias,
-          .has_residual = x.residual, .c = x.side, .bias = x.side, .residual = x.side, .activation = x.activation};
+          .has_residual = x.residual, .c = x.side, .bias = x.side, .residual = x.side, .activation = x.activation, .gating = x.gating};
 }
 
 constexpr Operation direct_store(Operation o) {
@@ -54,6 +56,15 @@ void add_more_operations(std::vector<BuiltIn>& to) {
   add_kernel<direct_store(aligned({.out = DType::fp32, .c = true, .bias = true, .residual = true, .side = DType::fp32})), kSm90>(to);
   add_kernel<direct_store(aligned({.in = DType::fp16, .out = DType::fp16, .bias = true, .side = DType::fp16, .activation = Activation::relu})), kSm90Pair>(to);
   add_kernel<aligned({.bias = true, .residual = true, .activation = Activation::relu}), kSm90Pair>(to);
+  add_kernel<direct_store(aligned({})), kDecode>(to);
+  add_kernel<direct_store(aligned({.c = true, .bias = true, .residual = true, .side = DType::fp32, .activation = Activation::relu})), kDecodeSplit>(to);
+  add_kernel<direct_store(aligned({.activation = Activation::silu, .gating = Gating::halves})), kDecode>(to);
+  add_kernel<aligned({.c = true, .bias = true, .residual = true, .activation = Activation::relu, .gating = Gating::halves}), kDecode>(to);
+  add_kernel<aligned({.bias = true, .side = DType::fp32, .activation = Activation::gelu_erf, .gating = Gating::halves}), kDecodeSplit>(to);
+  add_kernel<aligned({.activation = Activation::silu, .gating = Gating::interleaved}), kDecode>(to);
+  add_kernel<aligned({.activation = Activation::silu, .gating = Gating::interleaved}), kDecodeSplit>(to);
+  add_kernel<aligned({.in = DType::fp16, .out = DType::fp32, .c = true, .residual = true, .side = DType::fp32, .activation = Activation::gelu_tanh, .gating = Gating::interleaved}), kDecode>(to);
+  add_kernel<direct_store(aligned({.out = DType::fp16, .c = true, .bias = true, .residual = true, .side = DType::fp16, .gating = Gating::interleaved})), kDecodeSplit>(to);
   add_kernel<transposed(catalogue::product(DType::bf16, DType::bf16), true, false), kSimt>(to);
   add_kernel<transposed(catalogue::product(DType::fp16, DType::fp32), false, true), kSimt>(to);
   add_kernel<transposed(catalogue::full(DType::fp32, DType::fp32, Activation::relu), true, true), kSimt>(to);

@@ -16,7 +16,6 @@ constexpr Configuration few_rows(int n, int k, int stages) {
   return {.family = Family::sm90, .tile_m = 64, .tile_n = n, .tile_k = k, .stages = stages, .schedule = Schedule::cooperative, .store_buffers = 1};
 }
 
-
 constexpr u32 kCount = 64;  // elements of each buffer, a thread each
 
 // first: y = x + 1. second: z = y * w. Both keep running sums in `workspace`.
@@ -214,6 +213,9 @@ const Pair kPairs[] = {
     {"cooperative", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 128, 6, 2), catalogue::coop(128, 128, 6, 2), 150, 256, 328},
     {"pingpong", catalogue::product(DType::fp16, DType::fp16), catalogue::pingpong(128, 128, 6, 2), catalogue::pingpong(128, 128, 6, 2), 150, 256, 264},
     {"few_rows", catalogue::product(DType::bf16, DType::bf16), few_rows(64, 128, 6), few_rows(32, 128, 9), 20, 200, 520},
+    {"decode", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(32, 64, 128, 8), catalogue::decode(32, 64, 128, 4), 20, 200, 520},
+    {"decode_split", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(32, 64, 128, 4, 4), catalogue::decode(32, 64, 128, 4, 2), 20, 392, 520},
+    {"decode_after_hopper", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 128, 6, 2), catalogue::decode(64, 128, 64, 7, 2), 40, 264, 328},
     {"cluster", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 256, 4, 2, 2), catalogue::coop(128, 256, 4, 2, 2), 200, 256, 328},
     {"epilogue", catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), catalogue::coop(128, 128, 6, 2), catalogue::coop(128, 128, 6, 2), 70, 136, 200},
     {"simt", catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), catalogue::simt(64, 64, 16, 4, 4), catalogue::simt(32, 32, 16, 4, 4), 70, 50, 40},
@@ -232,7 +234,7 @@ TEST_P(Pairs, AreCleanAndRightWithAndWithoutReadyWeights) {
 
 // Reading B early is what the promise is for: where B is not promised after all, the same kernel is at fault.
 TEST_P(Pairs, BReadEarlyWithoutThePromiseIsReported) {
-  if (GetParam().second.family != Family::sm90) GTEST_SKIP() << "reads nothing before its wait";
+  if (GetParam().second.family == Family::simt) GTEST_SKIP() << "reads nothing before its wait";
   TwoProducts products(GetParam(), true);
   // The region's base is not B's, so that nothing marks it as ready: it begins one element earlier.
   for (Region& r : products.runs[1].regions)
@@ -254,6 +256,29 @@ TEST_P(Pairs, EveryGridWaitThatGuardsSomethingIsMissed) {
   EXPECT_NE(broken.failure(all, report), "");
   EXPECT_TRUE(report.has("dependent-launch")) << report.text();
   EXPECT_TRUE(report.has("race")) << report.text();
+}
+
+// The producer of the decode kernel reads weights ahead, then waits, then reads tokens: without that wait the tokens come
+// too early, while the kernel before still writes them.
+TEST(Chain, TokensOfTheDecodeKernelReadBeforeTheGridWaitAreReported) {
+  for (const Pair& pair : kPairs) {
+    if (pair.second.family != Family::decode) continue;
+    TwoProducts plain(pair, true);
+    Report report;
+    ASSERT_EQ(plain.failure({}, report), "");
+    int early = 0;
+    for (const CallSite& call : report.calls) {
+      if (call.call != "grid_dependency_wait" || !std::string_view(call.site.file).ends_with("gemm_decode.cuh")) continue;
+      Options one;
+      one.mutations.push_back({call.site.file, call.site.line, Mutation::Kind::drop});
+      TwoProducts broken(pair, true);
+      Report r;
+      broken.failure(one, r);
+      const std::string text = r.text();
+      early += r.has("dependent-launch") && r.has("race") && text.find("tma_load touches A ") != std::string::npos;
+    }
+    EXPECT_EQ(early, 1) << pair.name << ": one of the waits stands before the tokens";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Pairs, testing::ValuesIn(kPairs), [](const auto& info) { return std::string(info.param.name); });

@@ -90,6 +90,34 @@ void unequal_cluster(Memory& m) {
   cluster_sync();
 }
 
+// Each block of a cluster of two sends 32 floats to its peer, who waits for them and reads: correct but for what is broken.
+enum class Sent { right, before_cluster_wait, without_barrier, barrier_elsewhere, beyond_the_cluster, read_before_wait, one_dropped, one_too_many, receiver_leaves, out_of_bounds, two_to_one_word };
+void send_to_peer(Sent broken) {
+  const auto is = [&](Sent s) { return broken == s; };
+  const Mbarrier landed = barrier_at(2048);
+  const u32 peer = cluster_rank() ^ 1;
+  if (first() && !is(Sent::without_barrier)) {
+    mbarrier_init(landed, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect(landed, 128);
+  }
+  sync_warp();
+  if (!is(Sent::before_cluster_wait)) cluster_sync();
+  const SmemAddress place = word(is(Sent::two_to_one_word) ? lane_index() / 2 : lane_index()) + (is(Sent::out_of_bounds) ? 4096 : 0);
+  const ClusterAddress to = cluster_address(place, is(Sent::beyond_the_cluster) ? 2 : peer);
+  const ClusterAddress counted = cluster_address(landed.address, is(Sent::barrier_elsewhere) ? cluster_rank() : is(Sent::beyond_the_cluster) ? 2 : peer);
+  if (!(is(Sent::one_dropped) && lane_index() == 7)) store_cluster_async(to, float(lane_index()), counted);
+  if (is(Sent::one_too_many) && lane_index() == 7) store_cluster_async(cluster_address(word(40), peer), 1.0f, counted);
+  if (is(Sent::before_cluster_wait)) cluster_sync();
+  if (is(Sent::receiver_leaves)) return;
+  if (is(Sent::read_before_wait)) load_shared<float>(word(lane_index()));
+  mbarrier_wait(landed, 0);
+  load_shared<float>(word(lane_index()));
+}
+Defect sending(const char* name, const char* kind, Sent broken) {
+  return in_block(name, kind, 32, [broken] { send_to_peer(broken); }, 2, 2);
+}
+
 const std::vector<Defect>& defects() {
   static const std::vector<Defect> list = {
       in_pipeline("consumer_does_not_wait_for_full", "race", Break::no_wait_full),
@@ -290,6 +318,17 @@ const std::vector<Defect>& defects() {
         cluster_sync();
       }, 2, 2),
 
+      sending("sent_to_a_block_whose_barrier_is_not_initialised", "mbarrier", Sent::without_barrier),
+      sending("sent_before_the_cluster_wait", "race", Sent::before_cluster_wait),
+      sending("sent_to_one_block_and_counted_in_another", "cluster", Sent::barrier_elsewhere),
+      sending("sent_to_a_block_that_the_cluster_does_not_have", "cluster", Sent::beyond_the_cluster),
+      sending("sent_data_read_before_the_wait", "race", Sent::read_before_wait),
+      sending("an_expected_store_is_not_sent", "deadlock", Sent::one_dropped),
+      sending("more_sent_than_expected", "mbarrier", Sent::one_too_many),
+      sending("block_returns_before_its_peers_data_has_landed", "exit", Sent::receiver_leaves),
+      sending("sent_out_of_bounds", "out-of-bounds", Sent::out_of_bounds),
+      sending("two_stores_sent_to_one_word", "race", Sent::two_to_one_word),
+
       with_memory("copied_data_read_without_the_wait", "race", 32, [](Memory& m) {
         init(2048, 1);
         if (first()) {
@@ -422,6 +461,11 @@ TEST_P(Planted, IsReported) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Defects, Planted, testing::ValuesIn(defects()), [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Sending, CorrectIsCleanInEveryMode) {
+  for (u64 seed = 0; seed < 5; ++seed)
+    for (const Options& o : every_mode(seed)) ASSERT_EQ(sending("", "", Sent::right).run(o).text(), "no findings") << mode_name(o) << ", seed " << seed;
+}
 
 TEST(Planted, ThereAreAtLeastForty) { EXPECT_GE(defects().size(), 40u); }
 

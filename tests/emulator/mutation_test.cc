@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <fstream>
+#include <string>
 
 #include "product.h"
 #include "foretile/device/catalogue.h"
@@ -35,6 +37,8 @@ const Subject kSubjects[] = {
     {"cluster", catalogue::product(DType::bf16, DType::bf16), catalogue::pingpong(128, 160, 5, 2, 2), {.m = 250, .n = 480, .k = 400}, 2},
     {"few_rows", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(64, 64, 12, 1), {.m = 20, .n = 128, .k = 904}, 1},
     {"direct_store", unstaged(catalogue::product(DType::bf16, DType::bf16)), catalogue::coop(128, 128, 6, 2), {.m = 130, .n = 136, .k = 504}, 2},
+    {"decode", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(64, 64, 64, 5), {.m = 20, .n = 224, .k = 520}, 2},
+    {"decode_split", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(32, 64, 128, 4, 2), {.m = 20, .n = 112, .k = 1672}, 2},
     {"simt", catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), catalogue::simt(64, 64, 16, 4, 4), {.m = 70, .n = 70, .k = 40}, 1},
 };
 
@@ -42,9 +46,10 @@ struct Reason {
   const char* call;
   Mutation::Kind kind;
   const char* proof;
+  const char* line = nullptr;  // as it stands in the source
 };
 
-// By call and kind of change; each holds for every site of that call in the kernels.
+// By call and kind of change; each holds for every site of that call in the kernels, or for the one line given.
 const Reason kRedundant[] = {
     {"grid_dependency_launch", Mutation::Kind::drop, "only lets the next kernel start earlier: without it that one starts when this one ends"},
     {"register_acquire", Mutation::Kind::drop, "registers are the compiler's: the emulator knows counts, not what a thread needs; ptxas refuses or spills (catalogue test)"},
@@ -53,11 +58,31 @@ const Reason kRedundant[] = {
     {"wgmma_wait", Mutation::Kind::less, "waits for more groups than needed: stronger"},
     {"bulk_wait_read", Mutation::Kind::less, "waits for more groups than needed: stronger"},
     {"bulk_wait", Mutation::Kind::less, "waits for more groups than needed: stronger"},
+    {"sync_warp", Mutation::Kind::drop,
+     "brings the decode kernel's producer warp together again before cluster_wait(), which a GPU executes for whole warps; it orders no access, and the emulator lets each lane wait by itself",
+     "sync_warp();"},
+    {"cluster_wait", Mutation::Kind::drop,
+     "the decode kernel's producer warp touches nothing of a peer and no peer anything of it: its arrival, which says that the barriers are initialised, is needed (dropping that is reported), "
+     "its wait is the other half of the pair that PTX asks for",
+     "if constexpr (C.split_k > 1) cluster_wait();"},
 };
+
+// The line of a call in the kernels' source, without the blanks around it and without a comment.
+std::string source_line(const Site& site) {
+  const std::string name = site.file;
+  std::ifstream in(FORETILE_SOURCE_DIR "/device/kernels/" + name.substr(name.rfind('/') + 1));
+  std::string line;
+  for (int i = 0; i < int(site.line); ++i) std::getline(in, line);
+  line = line.substr(0, line.find("//"));
+  const auto blank = [](char c) { return c == ' '; };
+  line.erase(line.begin(), std::find_if_not(line.begin(), line.end(), blank));
+  line.erase(std::find_if_not(line.rbegin(), line.rend(), blank).base(), line.end());
+  return line;
+}
 
 const char* why_redundant(const CallSite& call, Mutation::Kind kind) {
   for (const Reason& r : kRedundant)
-    if (call.call == r.call && kind == r.kind) return r.proof;
+    if (call.call == r.call && kind == r.kind && (!r.line || source_line(call.site) == r.line)) return r.proof;
   return nullptr;
 }
 
