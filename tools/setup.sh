@@ -1,13 +1,17 @@
 #!/bin/bash
-# Installs what Foretile needs to build: tools/setup.sh [--compiler-for-kernels]
+# Installs what Foretile needs to build: tools/setup.sh [--compiler-for-kernels | --packages NAME...]
 # Debian and Ubuntu packages, with sudo where needed; nothing that is there is installed again. With the flag also NVRTC and
 # nvdisasm (from PyPI, into build/python) where this machine has no CUDA toolkit: they compile and inspect the kernels.
-# Says nothing when there is nothing to do. Exit code 1 with the reason when something could not be had.
+# With --packages those are installed instead. Says nothing when there is nothing to do. Exit code 1 with the reason when something could not be had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { echo "foretile set-up: $*" >&2; }
 
-packages=(g++ cmake ninja-build libfmt-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libgtest-dev)
+if [[ ${1:-} == --packages ]]; then
+  packages=("${@:2}")
+else
+  packages=(g++ cmake ninja-build libfmt-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libgtest-dev)
+fi
 [[ ${1:-} == --compiler-for-kernels ]] && packages+=(python3-venv)
 
 install_packages() {

@@ -36,6 +36,7 @@ struct Options {
   std::uint64_t seed = 0;
   bool races = true;   // vector clocks, proxies, uninitialised reads
   bool trace = false;  // requests, wavefronts and sectors by call site
+  std::uint64_t l2_bytes = 0;  // with trace: the sectors also go through an L2 cache of this size, in the order of the run
   bool dependent_launch = false;  // the first launch starts while a kernel before it still runs: its grid wait is checked
   std::uint32_t resident_blocks = 0;  // how many blocks run at once; 0: as many as the emulator can hold
   std::vector<Mutation> mutations;
@@ -96,6 +97,12 @@ struct AccessSite {
   u64 bank_conflicts() const { return wavefronts - ideal_wavefronts; }
 };
 
+// What an L2 cache that was empty at first would make of the sectors, in the order in which this run asked for them.
+struct L2Traffic {
+  u64 load_sectors = 0, load_hits = 0;    // a multicast asks once
+  u64 store_sectors = 0, store_hits = 0;
+};
+
 struct Counters {
   std::uint64_t switches = 0;    // between threads
   std::uint64_t wgmmas = 0;      // warpgroup-wide multiplies
@@ -108,6 +115,7 @@ struct Report {
   std::vector<CallSite> calls;  // synchronising calls, in order of first execution
   Counters counters;
   std::vector<AccessSite> accesses;  // with Options::trace: what accesses cost, by call site
+  L2Traffic l2;                      // with Options::l2_bytes
   std::uint64_t seed = 0;
   bool clean() const { return findings.empty(); }
   bool has(const std::string& kind) const;

@@ -8,6 +8,8 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "emulator/compile.h"
+#include "emulator/store.h"
 #include "runtime/cache.h"
 
 namespace foretile::cli {
@@ -37,12 +39,13 @@ int cache_command(const Options& options) {
   DiskCache cache(folder);
   auto json = envelope("cache");
   json["folder"] = folder;
+  const std::string emulator_folder = emulator::present_store_folder();
 
   if (options.what == "clear") {
-    const int removed = cache.clear(options.stale);
+    const int removed = cache.clear(options.stale) + emulator::clear_stored_kernels(emulator::compile_environment(), options.stale);
     json["removed"] = removed;
     if (options.output.json) print_json(json);
-    else fmt::print("{} {}entr{} removed from {}\n", removed, options.stale ? "stale " : "", removed == 1 ? "y" : "ies", folder);
+    else fmt::print("{} {}entr{} removed from {}{}\n", removed, options.stale ? "stale " : "", removed == 1 ? "y" : "ies", folder, emulator_folder.empty() ? "" : " and " + emulator_folder);
     return kOk;
   }
   const auto entries = cache.list();
@@ -63,12 +66,28 @@ int cache_command(const Options& options) {
     }
     json["entries"].push_back(row);
   }
+  const auto stored = emulator::stored_kernels(emulator::compile_environment());
+  double stored_bytes = 0;
+  json["emulator"] = {{"folder", emulator_folder}, {"entries", nlohmann::ordered_json::array()}};
+  Table emulated;
+  emulated.column("for the emulator").column("bytes", Align::right).column("on").column("state");
+  for (const emulator::StoredKernel& k : stored) {
+    using State = emulator::StoredKernel::State;
+    const char* state = k.state == State::current ? "current" : k.state == State::stale ? "stale" : k.state == State::damaged ? "damaged" : "abandoned";
+    stored_bytes += double(k.bytes);
+    json["emulator"]["entries"].push_back({{"file", k.file}, {"kernel", k.label}, {"bytes", k.bytes}, {"modified", k.modified}, {"state", state}});
+    emulated.row({k.label.empty() ? k.file : k.label, bytes_text(double(k.bytes)), date_text(k.modified), {state, k.state == State::current ? Style::plain : k.state == State::stale ? Style::dim : Style::bad}});
+  }
   if (options.output.json) {
     print_json(json);
     return kOk;
   }
+  const auto total = [](size_t count, double size, const std::string& where) { fmt::print("{} kernel{}, {} in {}\n", count, count == 1 ? "" : "s", bytes_text(size), where); };
   if (!entries.empty()) fmt::print("{}\n", table.text());
-  fmt::print("{} kernel{}, {} in {}\n", entries.size(), entries.size() == 1 ? "" : "s", bytes_text(bytes), folder);
+  total(entries.size(), bytes, folder);
+  if (stored.empty()) return kOk;
+  fmt::print("\n{}\n", emulated.text());
+  total(stored.size(), stored_bytes, emulator_folder);
   return kOk;
 }
 
@@ -81,7 +100,7 @@ void add_cache(CLI::App& app, Action& action) {
   command->add_flag("--stale", options->stale, "with clear: only what this version can no longer use");
   options->output.add_to(*command);
   command->footer(R"(Kernels are compiled when first used and kept in FORETILE_CACHE, else $XDG_CACHE_HOME/foretile, else ~/.cache/foretile,
-each with its generated source beside it.
+each with its generated source beside it. Those that the emulator had compiled stand in its subfolder emulator.
 
 Examples:
   foretile cache

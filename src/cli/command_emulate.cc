@@ -110,6 +110,7 @@ int emulate_command(const Options& options) {
   how.seed = u64(whole_number("--seed", options.seed, 0, 0x7fffffffffffffff));
   how.races = !options.no_races;
   how.trace = options.trace;
+  how.l2_bytes = u64(machine.l2_bytes / machine.l2_copies);  // what SMs everywhere read comes to stand in every partition
   for (const std::string& text : options.mutate) how.mutations.push_back(mutation_from(text));
   reference::GemmDataOptions data;
   data.values = one_of<reference::Values>("--values", options.values, {{"integers", reference::Values::integers}, {"normal", reference::Values::normal}});
@@ -153,6 +154,10 @@ int emulate_command(const Options& options) {
     json["accesses"] = nlohmann::ordered_json::array();
     for (const auto& a : check.report.accesses)
       json["accesses"].push_back({{"call", a.call}, {"at", place_of(a.site)}, {"bytes", a.bytes}, {"requests", a.requests}, {"lanes", a.lanes}, {"wavefronts", a.wavefronts}, {"ideal_wavefronts", a.ideal_wavefronts}, {"sectors", a.sectors}, {"ideal_sectors", a.ideal_sectors}, {"mergeable", a.mergeable}});
+    if (options.trace) {
+      const auto& l2 = check.report.l2;
+      json["l2"] = {{"machine", machine.name}, {"bytes", how.l2_bytes}, {"load_sectors", l2.load_sectors}, {"load_hits", l2.load_hits}, {"store_sectors", l2.store_sectors}, {"store_hits", l2.store_hits}};
+    }
     print_json(json);
     return check.passed() ? kOk : kCheckFailed;
   }
@@ -178,7 +183,12 @@ int emulate_command(const Options& options) {
   }
   if (timeline) fmt::print("{:<10}{}: open it at https://ui.perfetto.dev\n", "timeline", options.timeline);
   fmt::print("{:<10}{}, {} switches between threads\n", "took", time_text(check.seconds), count_text(double(n.switches)));
-  if (options.trace) print_accesses(check.report);
+  if (options.trace) {
+    const auto& l2 = check.report.l2;
+    fmt::print("{:<10}{} of {} load sectors hit ({:.1f} %), {} from DRAM: this run's order through an empty cache of {}, {}'s\n", "L2", l2.load_hits, l2.load_sectors,
+               l2.load_sectors ? 100.0 * double(l2.load_hits) / double(l2.load_sectors) : 0.0, bytes_text(32.0 * double(l2.load_sectors - l2.load_hits)), bytes_text(double(how.l2_bytes)), machine.name);
+    print_accesses(check.report);
+  }
   if (options.calls) print_calls(check.report);
   return check.passed() ? kOk : kCheckFailed;
 }
@@ -196,7 +206,7 @@ void add_emulate(CLI::App& app, Action& action) {
   command->add_option("--seed", options->seed, "of the data and of random schedules [1]")->group("Emulator")->type_name("N");
   command->add_option("--values", options->values, "integers (the result must be exact) or normal [integers]")->group("Emulator")->type_name("NAME");
   command->add_flag("--no-races", options->no_races, "faster: values, bounds and deadlocks only")->group("Emulator");
-  command->add_flag("--trace", options->trace, "count requests, bank conflicts and sectors by call")->group("Emulator");
+  command->add_flag("--trace", options->trace, "count requests, bank conflicts, sectors and hits in the machine's L2")->group("Emulator");
   command->add_flag("--calls", options->calls, "list the synchronising calls, for --mutate")->group("Emulator");
   command->add_option("--mutate", options->mutate, "break one: FILE:LINE:KIND, KIND drop, more or less")->group("Emulator")->type_name("CALL");
   command->add_option("--chain", options->chain, "this many kernels in a row, each launched while the one before it runs and fed with its D [1]")->group("Emulator")->type_name("COUNT");

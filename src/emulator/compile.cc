@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +17,9 @@
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
+
+#include "emulator/store.h"
+#include "model/text.h"
 
 namespace foretile::emulator {
 
@@ -60,22 +62,6 @@ std::string find_compiler() {
   throw std::runtime_error(asked.empty() ? "no C++ compiler was found on the PATH: set FORETILE_CXX" : "FORETILE_CXX names " + asked + ", which is no program that can be run");
 }
 
-// FNV-1a, 64 bits.
-struct Hash {
-  u64 value = 0xcbf29ce484222325;
-  void add(const std::string& text) {
-    for (const char c : text) value = (value ^ u8(c)) * 0x100000001b3;
-    value = (value ^ 0xFF) * 0x100000001b3;
-  }
-};
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 // The kernel depends on every header below foretile/device.
 void add_headers(Hash& hash, const fs::path& include) {
   std::vector<fs::path> files;
@@ -85,22 +71,16 @@ void add_headers(Hash& hash, const fs::path& include) {
   for (const fs::path& f : files) hash.add(f.lexically_relative(include).string()), hash.add(read_file(f));
 }
 
-fs::path cache_directory() {
-  fs::path root = environment("XDG_CACHE_HOME");
-  if (root.empty() && !environment("HOME").empty()) root = fs::path(environment("HOME")) / ".cache";
-  fs::path folder = root / "foretile" / "emulator";
-  std::error_code error;
-  if (!root.empty()) fs::create_directories(folder, error);
-  if (root.empty() || error || access(folder.c_str(), W_OK) != 0) {  // no home, or a read-only one: a folder of this user's own
-    folder = fs::temp_directory_path(error) / fmt::format("foretile-emulator-{}", getuid());
-    if (error) throw std::runtime_error("no folder to compile in: set XDG_CACHE_HOME, HOME or TMPDIR");
-    // What lies there is run, and anyone may write to the folder above: it must be a folder that only this user can write to.
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw std::runtime_error(fmt::format("no folder to compile in: {}: {}", folder.string(), std::strerror(errno)));
-    struct stat s;
-    if (lstat(folder.c_str(), &s) != 0 || !S_ISDIR(s.st_mode) || s.st_uid != getuid() || (s.st_mode & 022))
-      throw std::runtime_error(fmt::format("no folder to compile in: {} is not a folder that this user alone can write to", folder.string()));
-  }
-  return folder;
+std::vector<std::string> command_of(const std::string& compiler, const fs::path& include) {
+  return {compiler, "-std=c++20", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-I" + include.string()};
+}
+
+// What a compiled kernel depends on besides its own source, as 16 hexadecimal digits.
+std::string environment_of(const std::vector<std::string>& command, const fs::path& include) {
+  Hash hash;
+  for (const std::string& word : command) hash.add(word);
+  add_headers(hash, include);
+  return fmt::format("{:016x}", hash.value);
 }
 
 // Runs a program without a shell; its messages go to `log`. Returns its exit code.
@@ -120,24 +100,6 @@ int run_program(const std::vector<std::string>& words, const fs::path& log) {
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-// Behind the library, where the loader does not look, stands a checksum of what is before it: loading half a file, as a full
-// disk or a lost machine leaves it, can end the process.
-std::string checksum_of(const std::string& bytes) {
-  Hash hash;
-  hash.add(bytes);
-  return fmt::format("foretile{:016x}", hash.value);
-}
-void seal(const fs::path& library) {
-  const std::string sum = checksum_of(read_file(library));
-  std::ofstream out(library, std::ios::binary | std::ios::app);
-  if (!(out << sum << std::flush)) throw std::runtime_error(fmt::format("{} cannot be written", library.string()));
-}
-bool is_sealed(const fs::path& library) {
-  constexpr std::size_t length = 24;  // of checksum_of()
-  const std::string bytes = read_file(library);
-  return bytes.size() > length && checksum_of(bytes.substr(0, bytes.size() - length)) == bytes.substr(bytes.size() - length);
 }
 
 KernelBody load(const fs::path& library) {
@@ -166,6 +128,15 @@ std::string kernel_source(const Operation& o, const Configuration& c) {
       int(c.schedule), c.store_buffers, c.split_k, c.thread_m, c.thread_n, code.kernel, code.arguments);
 }
 
+std::string compile_environment() {
+  try {
+    const fs::path include = include_directory();
+    return environment_of(command_of(find_compiler(), include), include);
+  } catch (const std::runtime_error&) {
+    return {};  // no compiler, no headers
+  }
+}
+
 KernelBody compile_kernel(const Operation& operation, const Configuration& configuration) {
   static std::mutex mutex;
   static std::map<std::string, KernelBody> loaded;
@@ -173,17 +144,13 @@ KernelBody compile_kernel(const Operation& operation, const Configuration& confi
   const std::lock_guard lock(mutex);
   if (const auto it = loaded.find(source); it != loaded.end()) return it->second;
 
-  const std::string compiler = find_compiler();
-  const fs::path include = include_directory(), folder = cache_directory();
-  std::vector<std::string> command{compiler, "-std=c++20", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-I" + include.string()};
-  Hash hash;
-  hash.add(source);
-  for (const std::string& word : command) hash.add(word);
-  add_headers(hash, include);
-  const fs::path library = folder / fmt::format("{:016x}.so", hash.value);
-  if (!is_sealed(library)) {
+  const fs::path include = include_directory(), folder = store_folder();
+  std::vector<std::string> command = command_of(find_compiler(), include);
+  const std::string name = fmt::format("{:016x}{}", Hash().add(source).value, environment_of(command, include));
+  const fs::path library = folder / (name + ".so");
+  if (label_of(library).empty()) {
     // Under a name of this process, then renamed: another that compiles the same never sees half a file.
-    const fs::path stem = folder / fmt::format("{:016x}.{}", hash.value, getpid());
+    const fs::path stem = folder / fmt::format("{}.{}", name, getpid());
     const fs::path text = stem.string() + ".cc", log = stem.string() + ".log", made = stem.string() + ".so";
     struct Remove {
       std::vector<fs::path> files;
@@ -193,11 +160,12 @@ KernelBody compile_kernel(const Operation& operation, const Configuration& confi
       }
     } const remove{{text, log, made}};
     std::ofstream(text) << source;
+    const std::string compiler = command.front();
     command.insert(command.end(), {text.string(), "-o", made.string()});
     const int code = run_program(command, log);
     if (code != 0) throw std::runtime_error(fmt::format("{} could not compile the kernel (exit code {}): {}", compiler, code, read_file(log).substr(0, 2000)));
     if (!fs::exists(made)) throw std::runtime_error(fmt::format("{} ended well but made no file", compiler));
-    seal(made);
+    seal(made, fmt::format("{} | {}", foretile::text_of(operation), foretile::text_of(configuration)));
     fs::rename(made, library);
   }
   const KernelBody body = load(library);

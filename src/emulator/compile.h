@@ -10,8 +10,12 @@ namespace foretile::emulator {
 // is missing: a compiler, the device headers, a place to write, or symbols this program does not export.
 //   FORETILE_CXX          the compiler (default: CXX, then c++, g++ or clang++ on the PATH)
 //   FORETILE_INCLUDE_DIR  where foretile/device/ is found (default: where this library was built, then installed)
-//   XDG_CACHE_HOME        the cache is its foretile/emulator (default: ~/.cache)
+//   XDG_CACHE_HOME        see store.h
 KernelBody compile_kernel(const Operation& operation, const Configuration& configuration);
+
+// The second half of the names under which compiled kernels are stored (store.h), as this machine would make them now; empty
+// where it could make none.
+std::string compile_environment();
 
 // The generated source, for tests and messages.
 std::string kernel_source(const Operation& operation, const Configuration& configuration);

@@ -452,10 +452,13 @@ Effect Machine::enter(Site site, const char* call, bool counted) {
 Report emulate(const std::vector<Launch>& chain, const Options& options) {
   Machine machine(chain, options);
   if (!options.trace) return machine.run();
-  Trace trace;
+  std::vector<Region> memory;
+  for (const Launch& launch : chain) memory.insert(memory.end(), launch.regions.begin(), launch.regions.end());
+  Trace trace(options.l2_bytes, memory);
   const TraceScope scope(trace);
   Report report = machine.run();
   report.accesses = trace.finish();
+  report.l2 = trace.l2();
   return report;
 }
 

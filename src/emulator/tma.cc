@@ -62,6 +62,7 @@ struct Machine::Box {
     u64 sectors = 0, filled = 0, rows = 0;
     inside([&](u64, const u8* address, u64 count) {
       sectors += u64(row_sectors(reinterpret_cast<std::uintptr_t>(address), count));
+      trace->row(reinterpret_cast<std::uintptr_t>(address), count, blocks == 0);
       filled += u64(fill_sectors(row_bytes - count));
       ++rows;
     });

@@ -33,6 +33,35 @@ const char* name_of(Trace::Kind kind) {
 
 }  // namespace
 
+Trace::Trace(u64 l2_bytes, const std::vector<Region>& memory) {
+  if (l2_bytes == 0) return;
+  l2_.emplace(l2_bytes);
+  std::map<u64, u64> bytes;  // from the first line
+  for (const Region& r : memory) {
+    const u64 base = reinterpret_cast<std::uintptr_t>(r.base), line = base / kLineBytes * kLineBytes;
+    bytes[line] = std::max(bytes[line], base + r.bytes - line);
+  }
+  u64 next = 0, end = 0;
+  for (const auto& [line, size] : bytes) {
+    places_[line] = line < end ? places_.rbegin()->second + line - places_.rbegin()->first : next;  // within another: at its place there
+    end = std::max(end, line + size);
+    next = std::max(next, places_[line] + u64(round_up(i64(size), kLineBytes)));
+  }
+}
+
+u64 Trace::place(u64 address) const {
+  auto region = places_.upper_bound(address);
+  if (region == places_.begin()) return address;  // out of bounds: reported elsewhere
+  --region;
+  return region->second + address - region->first;
+}
+
+void Trace::row(u64 address, u64 bytes, bool store) {
+  if (!l2_) return;
+  const u64 first = place(address);
+  for (u64 sector = first / kSectorBytes; sector * kSectorBytes < first + bytes; ++sector) l2_->access(sector, store);
+}
+
 Trace* Trace::current() { return running; }
 
 TraceScope::TraceScope(Trace& trace) : before_(running) { running = &trace; }
@@ -75,6 +104,12 @@ void Trace::close(Stream& s) {
     out.sectors += u64(global_sectors(r.address, int(s.bytes), r.active));
     out.ideal_sectors += u64(ideal_sectors(u32(std::popcount(r.active)), int(s.bytes)));
     out.lines += u64(global_lines(r.address, int(s.bytes), r.active));
+    if (l2_) {
+      access_detail::Distinct<u64> sectors;
+      for (u32 i = 0; i < 32; ++i)
+        if (r.active >> i & 1) sectors.add(place(r.address[i]) / kSectorBytes);
+      for (u32 i = 0; i < sectors.count; ++i) l2_->access(sectors.value[i], s.kind == Kind::store_global);
+    }
   } else {
     std::array<u32, 32> address;
     for (u32 i = 0; i < 32; ++i) address[i] = u32(r.address[i]);

@@ -8,26 +8,32 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
+#include "emulator/l2.h"
 #include "foretile/emulator.h"
 
 namespace foretile::emulator {
 
 class Trace {
  public:
+  // `memory`: what the launches may touch. Sectors go to the L2 by their place in it, so that a run repeats exactly.
+  explicit Trace(u64 l2_bytes = 0, const std::vector<Region>& memory = {});
   enum class Kind : u8 { load_shared, store_shared, load_global, store_global, load_matrix_x4, store_matrix_x4, store_matrix_x2 };
 
   // One lane's access.
   void lane(Kind kind, u32 block, u32 thread, u64 address, u32 bytes, Site site);
   // A box of a tensor map: the sectors of its rows inside the tensor, once whatever number of blocks it goes to, and what
-  // is delivered to all of them together.
+  // is delivered to all of them together. row(): each of its rows, for the L2.
   void box(const char* call, u64 bytes, u64 sectors, u64 delivered, Site site);
+  void row(u64 address, u64 bytes, bool store);
   // Closes requests that not all lanes came to. Sites in order of first execution.
   std::vector<AccessSite> finish();
+  L2Traffic l2() const { return l2_ ? l2_->traffic() : L2Traffic(); }
 
   // The trace of the launch that this host thread runs, or null.
   static Trace* current();
@@ -50,6 +56,7 @@ class Trace {
   using SiteKey = std::tuple<const char*, int, Kind, u32>;
 
   void close(Stream& s);
+  u64 place(u64 address) const;
   std::size_t site_index(Site site, const char* call, Kind kind, u32 bytes);
 
   // Address modulo 16 of a site's first requests, in order, as long as all warps and lanes agree.
@@ -58,6 +65,8 @@ class Trace {
     std::vector<u8> of;
   };
 
+  std::optional<L2Cache> l2_;
+  std::map<u64, u64> places_;  // host address of a region's first line -> its place for the L2
   std::map<SiteKey, std::size_t> index_;
   std::vector<Alignment> alignment_;  // by site
   std::vector<AccessSite> sites_;

@@ -295,6 +295,14 @@ TEST(Emulate, AChainOfDependentLaunches) {
   EXPECT_TRUE(kinds.count("race"));
 }
 
+TEST(Emulate, TraceSaysWhatHitsInTheMachinesL2) {
+  const auto of = [](const std::string& machine) { return foretile("emulate --json --trace --m 256 --n 256 --k 128 --config sm90:128x128x64:s6:coop:b2 --sms 2 --machine " + machine).json().at("l2"); };
+  const auto l2 = of("h200");
+  EXPECT_EQ(l2.at("load_sectors"), 2 * 2 * (256 * 128 * 2) / 32);
+  EXPECT_EQ(l2.at("load_hits"), 2 * (256 * 128 * 2) / 32);  // each operand comes from DRAM once
+  EXPECT_GT(l2.at("bytes"), 20000000);
+}
+
 TEST(Emulate, EmptyProducts) {
   EXPECT_EQ(foretile("emulate --m 0 --n 17 --k 29").code, 0);
   EXPECT_EQ(foretile("emulate --m 5 --n 17 --k 0").code, 0);
@@ -322,6 +330,19 @@ TEST(Cache, ListsAnEmptyAndADamagedFolder) {
   EXPECT_EQ(json.at("entries")[0].at("state"), "damaged");
   EXPECT_EQ(foretile("cache clear --json", environment).json().at("removed"), 1);
   EXPECT_EQ(foretile("cache --json", environment).json().at("entries").size(), 0u);
+
+  // What the emulator had compiled stands there as well, and what a dead process left.
+  ASSERT_EQ(foretile("emulate --m 8 --n 8 --k 8 --config simt:16x32x8:t4x4", environment).code, 0);
+  ASSERT_EQ(std::system(("touch " + folder + "/emulator/00112233445566778899aabbccddeeff.999999999.cc").c_str()), 0);
+  json = foretile("cache --json", environment).json().at("emulator");
+  EXPECT_EQ(json.at("folder"), folder + "/emulator");
+  ASSERT_EQ(json.at("entries").size(), 2u);
+  std::set<std::string> states;
+  for (const auto& e : json.at("entries")) states.insert(e.at("state"));
+  EXPECT_EQ(states, (std::set<std::string>{"abandoned", "current"}));
+  EXPECT_EQ(foretile("cache clear --stale --json", environment).json().at("removed"), 1);
+  EXPECT_NE(foretile("cache", environment).out.find("simt:16x32x8:t4x4"), std::string::npos);
+  EXPECT_EQ(foretile("cache clear --json", environment).json().at("removed"), 1);
   (void)std::system(("rm -rf " + folder).c_str());
 }
 

@@ -3,13 +3,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 
 #include "emulator/compile.h"
+#include "emulator/store.h"
 #include "pipeline.h"
 #include "product.h"
 
@@ -135,6 +138,7 @@ class OnDemand : public testing::Test {
     cache_ = std::filesystem::temp_directory_path() / ("foretile-emulator-test-" + std::to_string(getpid()));
     if (const char* old = std::getenv("XDG_CACHE_HOME")) before_ = old;
     setenv("XDG_CACHE_HOME", cache_.c_str(), 1);
+    unsetenv("FORETILE_CACHE");
   }
   void TearDown() override {
     std::filesystem::remove_all(cache_);
@@ -174,6 +178,51 @@ TEST_F(OnDemand, ADamagedFileIsCompiledAnew) {
     EXPECT_TRUE(compiles()) << size << " of " << whole << " bytes";
     EXPECT_EQ(std::filesystem::file_size(file), whole) << size;
   }
+}
+
+// Killed in the middle of a compilation: what it leaves is listed and cleared, but not while it lives.
+TEST_F(OnDemand, WhatAKilledProcessLeavesIsListedAndCleared) {
+  const std::filesystem::path compiler = cache_ / "compiler", started = cache_ / "started";
+  std::filesystem::create_directories(cache_);
+  std::ofstream(compiler) << "#!/bin/sh\ntouch " << started.string() << "\nsleep 60\n";
+  std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
+  const Operation o = catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32));
+  const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 8, .thread_m = 4, .thread_n = 4};
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("FORETILE_CXX", compiler.c_str(), 1);
+    setpgid(0, 0);
+    compile_kernel(o, c);
+    _exit(0);
+  }
+  while (!std::filesystem::exists(started)) usleep(1000);
+  EXPECT_TRUE(stored_kernels("").empty());  // under way
+  kill(-child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const std::vector<StoredKernel> left = stored_kernels("");
+  ASSERT_EQ(left.size(), 2u);  // its source and the compiler's messages
+  for (const StoredKernel& k : left) EXPECT_EQ(k.state, StoredKernel::State::abandoned);
+  EXPECT_EQ(clear_stored_kernels("", true), 2);
+  EXPECT_TRUE(std::filesystem::is_empty(cache_ / "foretile" / "emulator"));
+}
+
+TEST_F(OnDemand, StoredKernelsAreCurrentStaleOrDamaged) {
+  const Operation o = catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32));
+  const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 64, .tile_k = 4, .thread_m = 4, .thread_n = 4};
+  compile_kernel(o, c);
+  const std::string environment = compile_environment();
+  std::vector<StoredKernel> list = stored_kernels(environment);
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0].label, "fp32xfp32->fp32:nt:any:any | simt:16x64x4:t4x4");
+  EXPECT_EQ(list[0].state, StoredKernel::State::current);
+  EXPECT_EQ(stored_kernels("0123456789abcdef")[0].state, StoredKernel::State::stale);
+  EXPECT_EQ(clear_stored_kernels(environment, true), 0);
+  const std::filesystem::path folder = cache_ / "foretile" / "emulator";
+  std::ofstream(folder / "somebody's.txt") << "not ours";
+  std::filesystem::resize_file(folder / list[0].file, 100);
+  EXPECT_EQ(stored_kernels(environment)[0].state, StoredKernel::State::damaged);
+  EXPECT_EQ(clear_stored_kernels(environment, false), 1);
+  EXPECT_TRUE(std::filesystem::exists(folder / "somebody's.txt"));
 }
 
 TEST_F(OnDemand, WithoutAHomeTheFolderMustBeThisUsersAlone) {

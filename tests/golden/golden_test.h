@@ -15,7 +15,7 @@ namespace golden {
 // FORETILE_GOLDEN names another folder.
 inline std::string path_of(const std::string& name) {
   if (const char* folder = std::getenv("FORETILE_GOLDEN")) return std::string(folder) + "/" + name;
-  return (std::filesystem::path(__FILE__).parent_path() / name).string();
+  return (std::filesystem::path(FORETILE_SOURCE_DIR) / "tests" / "golden" / name).string();
 }
 
 inline foretile::DType dtype_of(const std::string& name) {
