@@ -22,7 +22,8 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Foretile)
 install(TARGETS foretile EXPORT ForetileTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES ${PROJECT_SOURCE_DIR}/include/foretile/foretile.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/foretile)
+file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/foretile/*.h)
+install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/foretile)
 # In the tree include/foretile/device is a link to device/; users get the files.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/device/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/foretile/device
         FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <span>
 #include <string_view>
@@ -36,24 +37,19 @@ const char* name_of(Trace::Kind kind) {
 Trace::Trace(u64 l2_bytes, const std::vector<Region>& memory) {
   if (l2_bytes == 0) return;
   l2_.emplace(l2_bytes);
-  std::map<u64, u64> bytes;  // from the first line
+  u64 next = 0;
   for (const Region& r : memory) {
-    const u64 base = reinterpret_cast<std::uintptr_t>(r.base), line = base / kLineBytes * kLineBytes;
-    bytes[line] = std::max(bytes[line], base + r.bytes - line);
-  }
-  u64 next = 0, end = 0;
-  for (const auto& [line, size] : bytes) {
-    places_[line] = line < end ? places_.rbegin()->second + line - places_.rbegin()->first : next;  // within another: at its place there
-    end = std::max(end, line + size);
-    next = std::max(next, places_[line] + u64(round_up(i64(size), kLineBytes)));
+    const u64 base = reinterpret_cast<std::uintptr_t>(r.base), first = base / kLineBytes * kLineBytes, end = base + r.bytes;
+    if (std::any_of(places_.begin(), places_.end(), [&](const Place& p) { return p.first <= first && end <= p.end; })) continue;  // an operand of two kernels
+    places_.push_back({first, end, next});
+    next += u64(round_up(i64(end - first), kLineBytes));
   }
 }
 
 u64 Trace::place(u64 address) const {
-  auto region = places_.upper_bound(address);
-  if (region == places_.begin()) return address;  // out of bounds: reported elsewhere
-  --region;
-  return region->second + address - region->first;
+  for (const Place& p : places_)
+    if (p.first <= address && address < p.end) return p.at + address - p.first;
+  return address;  // out of bounds: reported elsewhere
 }
 
 void Trace::row(u64 address, u64 bytes, bool store) {

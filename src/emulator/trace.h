@@ -21,7 +21,8 @@ namespace foretile::emulator {
 
 class Trace {
  public:
-  // `memory`: what the launches may touch. Sectors go to the L2 by their place in it, so that a run repeats exactly.
+  // `memory`: what the launches may touch. Its order, not the host's addresses, says where the L2 sees it: a run repeats
+  // exactly.
   explicit Trace(u64 l2_bytes = 0, const std::vector<Region>& memory = {});
   enum class Kind : u8 { load_shared, store_shared, load_global, store_global, load_matrix_x4, store_matrix_x4, store_matrix_x2 };
 
@@ -66,7 +67,8 @@ class Trace {
   };
 
   std::optional<L2Cache> l2_;
-  std::map<u64, u64> places_;  // host address of a region's first line -> its place for the L2
+  struct Place { u64 first, end, at; };
+  std::vector<Place> places_;  // host addresses of the operands, in their order, and where the L2 sees them
   std::map<SiteKey, std::size_t> index_;
   std::vector<Alignment> alignment_;  // by site
   std::vector<AccessSite> sites_;

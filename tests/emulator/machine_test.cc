@@ -8,6 +8,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 #include <thread>
 
@@ -135,18 +136,28 @@ TEST(Machine, TooManyFindingsStopTheRun) {
 class OnDemand : public testing::Test {
  protected:
   void SetUp() override {
+    for (const char* name : {"XDG_CACHE_HOME", "FORETILE_CACHE", "FORETILE_CXX", "PATH"})
+      if (const char* value = std::getenv(name)) before_[name] = value;
     cache_ = std::filesystem::temp_directory_path() / ("foretile-emulator-test-" + std::to_string(getpid()));
-    if (const char* old = std::getenv("XDG_CACHE_HOME")) before_ = old;
     setenv("XDG_CACHE_HOME", cache_.c_str(), 1);
     unsetenv("FORETILE_CACHE");
   }
   void TearDown() override {
     std::filesystem::remove_all(cache_);
-    if (before_.empty()) unsetenv("XDG_CACHE_HOME");
-    else setenv("XDG_CACHE_HOME", before_.c_str(), 1);
+    for (const char* name : {"XDG_CACHE_HOME", "FORETILE_CACHE", "FORETILE_CXX"}) unsetenv(name);
+    for (const auto& [name, value] : before_) setenv(name, value.c_str(), 1);
   }
+  // In a process of its own: one that has nothing loaded yet, and holds on to no file.
+  static bool compiles(const Operation& o, const Configuration& c) {
+    const pid_t child = fork();
+    if (child == 0) _exit(compile_kernel(o, c) ? 0 : 1);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status == 0;
+  }
+
   std::filesystem::path cache_;
-  std::string before_;
+  std::map<const char*, std::string> before_;  // of the environment
 };
 
 TEST_F(OnDemand, AConfigurationOutsideOfTheCatalogueRuns) {
@@ -162,20 +173,12 @@ TEST_F(OnDemand, AConfigurationOutsideOfTheCatalogueRuns) {
 TEST_F(OnDemand, ADamagedFileIsCompiledAnew) {
   const Operation o = catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32));
   const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 96, .tile_k = 8, .thread_m = 4, .thread_n = 4};
-  // Each in a process of its own, which has nothing loaded yet.
-  const auto compiles = [&] {
-    const pid_t child = fork();
-    if (child == 0) _exit(compile_kernel(o, c) ? 0 : 1);
-    int status = 0;
-    waitpid(child, &status, 0);
-    return status == 0;
-  };
-  ASSERT_TRUE(compiles());
+  ASSERT_TRUE(compiles(o, c));
   const std::filesystem::path file = std::filesystem::directory_iterator(cache_ / "foretile" / "emulator")->path();
   const auto whole = std::filesystem::file_size(file);
   for (const auto size : {whole - 1, whole / 2, std::uintmax_t(5000), std::uintmax_t(0)}) {
     std::filesystem::resize_file(file, size);
-    EXPECT_TRUE(compiles()) << size << " of " << whole << " bytes";
+    EXPECT_TRUE(compiles(o, c)) << size << " of " << whole << " bytes";
     EXPECT_EQ(std::filesystem::file_size(file), whole) << size;
   }
 }
@@ -209,7 +212,7 @@ TEST_F(OnDemand, WhatAKilledProcessLeavesIsListedAndCleared) {
 TEST_F(OnDemand, StoredKernelsAreCurrentStaleOrDamaged) {
   const Operation o = catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32));
   const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 64, .tile_k = 4, .thread_m = 4, .thread_n = 4};
-  compile_kernel(o, c);
+  ASSERT_TRUE(compiles(o, c));
   const std::string environment = compile_environment();
   std::vector<StoredKernel> list = stored_kernels(environment);
   ASSERT_EQ(list.size(), 1u);
@@ -258,10 +261,9 @@ std::string refusal_of(const Configuration& c) {
 
 TEST_F(OnDemand, WithoutACompilerItIsRefusedByName) {
   const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 8, .thread_m = 4, .thread_n = 4};
-  const std::string path = std::getenv("PATH");
   setenv("PATH", "/nowhere", 1);
+  unsetenv("FORETILE_CXX");
   const std::string message = refusal_of(c);
-  setenv("PATH", path.c_str(), 1);
   EXPECT_NE(message.find("FORETILE_CXX"), std::string::npos) << message;
 }
 
@@ -269,7 +271,6 @@ TEST_F(OnDemand, ACompilerAskedForIsNotReplacedByAnother) {
   const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 4, .thread_m = 4, .thread_n = 4};
   setenv("FORETILE_CXX", "/nonexistent/compiler", 1);
   const std::string message = refusal_of(c);
-  unsetenv("FORETILE_CXX");
   EXPECT_NE(message.find("FORETILE_CXX names /nonexistent/compiler"), std::string::npos) << message;
 }
 
@@ -277,7 +278,6 @@ TEST_F(OnDemand, ACompilerThatFailsIsQuoted) {
   const Configuration c{.family = Family::simt, .tile_m = 16, .tile_n = 32, .tile_k = 4, .thread_m = 4, .thread_n = 4};
   setenv("FORETILE_CXX", "/bin/false", 1);
   const std::string message = refusal_of(c);
-  unsetenv("FORETILE_CXX");
   EXPECT_NE(message.find("/bin/false"), std::string::npos) << message;
   EXPECT_TRUE(std::filesystem::is_empty(cache_ / "foretile" / "emulator"));
 }
