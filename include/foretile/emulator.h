@@ -59,7 +59,7 @@ struct Launch {
   std::function<void()> body;  // runs once for every thread
   std::vector<Region> regions;
   // Programmatic dependent launch: starts when every block of the launch before it has called grid_dependency_launch() or
-  // returned, and waits for that launch in grid_dependency_wait(). Otherwise it starts when the one before is complete.
+  // returned, and waits for that launch in grid_dependency_wait(). Otherwise it starts when all before it are complete.
   bool dependent = false;
   // Names for the findings: of a byte of shared memory (offset from shared_base()), of a warp's role.
   std::function<std::string(std::uint32_t offset)> name_shared = {};

@@ -185,8 +185,8 @@ int emulate_command(const Options& options) {
   fmt::print("{:<10}{}, {} switches between threads\n", "took", time_text(check.seconds), count_text(double(n.switches)));
   if (options.trace) {
     const auto& l2 = check.report.l2;
-    fmt::print("{:<10}{} of {} load sectors hit ({:.1f} %), {} from DRAM: this run's order through an empty cache of {}, {}'s\n", "L2", l2.load_hits, l2.load_sectors,
-               l2.load_sectors ? 100.0 * double(l2.load_hits) / double(l2.load_sectors) : 0.0, bytes_text(32.0 * double(l2.load_sectors - l2.load_hits)), bytes_text(double(how.l2_bytes)), machine.name);
+    fmt::print("{:<10}{} of {} load sectors hit ({:.1f} %), {} from DRAM\n{:10}(in this run's order through {} of L2, {}'s, empty at first)\n", "L2", l2.load_hits, l2.load_sectors,
+               l2.load_sectors ? 100.0 * double(l2.load_hits) / double(l2.load_sectors) : 0.0, bytes_text(32.0 * double(l2.load_sectors - l2.load_hits)), "", bytes_text(double(how.l2_bytes)), machine.name);
     print_accesses(check.report);
   }
   if (options.calls) print_calls(check.report);
@@ -209,8 +209,8 @@ void add_emulate(CLI::App& app, Action& action) {
   command->add_flag("--trace", options->trace, "count requests, bank conflicts, sectors and hits in the machine's L2")->group("Emulator");
   command->add_flag("--calls", options->calls, "list the synchronising calls, for --mutate")->group("Emulator");
   command->add_option("--mutate", options->mutate, "break one: FILE:LINE:KIND, KIND drop, more or less")->group("Emulator")->type_name("CALL");
-  command->add_option("--chain", options->chain, "this many kernels in a row, each launched while the one before it runs and fed with its D [1]")->group("Emulator")->type_name("COUNT");
-  command->add_flag("--weights-ready", options->weights_ready, "with --chain: later kernels may read B before the one before them is complete")->group("Emulator");
+  command->add_option("--chain", options->chain, "kernels in a row: each starts while the one before it runs, and takes its D as A [1]")->group("Emulator")->type_name("COUNT");
+  command->add_flag("--weights-ready", options->weights_ready, "with --chain: B may be read before the kernel before is complete")->group("Emulator");
   command->add_option("--timeline", options->timeline, "write who waits for what, and what is in flight, for ui.perfetto.dev")->group("Emulator")->type_name("FILE");
   command->add_flag("--force", options->force, "run even if it takes long")->group("Emulator");
   options->output.add_to(*command);

@@ -87,11 +87,13 @@ Report Machine::run() {
   return std::move(report_);
 }
 
-// Launches start in order: a dependent one when every block of the one before has said so, another when that is complete.
+// Launches start in order: a dependent one when every block of the one before has said so, another when all are complete.
 void Machine::start_clusters() {
+  bool all_complete = true;  // of those before
   for (const auto& g : grids_) {
     Grid& grid = *g;
-    if (grid.before && !grid.before->complete && !(grid.dependent && grid.before->triggered == grid.before->shape.blocks)) return;
+    if (!all_complete && !(grid.dependent && grid.before->triggered == grid.before->shape.blocks)) return;
+    all_complete = all_complete && grid.complete;
     const u32 cluster = grid.shape.cluster;
     while (grid.next_cluster < grid.cluster_count) {
       const bool fits = options_.resident_blocks ? resident_blocks_ + cluster <= options_.resident_blocks
@@ -147,7 +149,8 @@ void Machine::start_cluster(Grid& grid) {
       t->cluster = cluster.get();
       t->index = i;
       t->agent = make_agent(b.index, i);
-      if (grid.before && !grid.dependent) t->knowledge = grid.before->released;
+      if (!grid.dependent)
+        for (const Grid* earlier = grid.before; earlier; earlier = earlier->before) acquire(*t, earlier->released);
       t->context.prepare(t->stack, i, &Machine::thread_entry);
       b.threads.push_back(t.get());
       make_ready(*t);

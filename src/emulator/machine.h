@@ -370,7 +370,7 @@ class Machine {
   // ---- tma.cc ----
   struct Box;
   void read_box(const Box& box, u8* buffer, const Access& a, const View& view, Site site);
-  void require_legal_corner(const Box& box, bool store, const char* call, Site site);
+  Box box_of(const TensorMap& map, BoxCorner corner, bool store, const char* call, Site site);
   void write_box(const Box& box, const u8* buffer, const Access& a, const View& view, Site site);
   void wake_bulk(Thread& t);
 

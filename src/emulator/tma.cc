@@ -71,16 +71,6 @@ struct Machine::Box {
   }
 };
 
-namespace {
-
-EncodedMap decode(const TensorMap& map) {
-  EncodedMap m;
-  std::memcpy(&m, &map, sizeof(m));
-  return m;
-}
-
-}  // namespace
-
 // The rules of cuTensorMapEncodeTiled (CUDA driver API).
 TensorMap encode_tensor_map(const TensorMapSpec& s) {
   const auto require = [](bool ok, const std::string& message) {
@@ -113,16 +103,19 @@ TensorMap encode_tensor_map(const TensorMapSpec& s) {
   return map;
 }
 
-void Machine::prefetch_tensor_map(const TensorMap& map, Site site) {
-  if (decode(map).magic != kMagic) fail("tensor-map", site, fmt::format("prefetch_tensor_map at {}: not a tensor map", name_site(site)));
-}
+void Machine::prefetch_tensor_map(const TensorMap& map, Site site) { box_of(map, {0, 0, 0}, false, "prefetch_tensor_map", site); }
 
-// What traps on the chip (seen on an H200 by tools/golden, 2026-11-30).
-void Machine::require_legal_corner(const Box& box, bool store, const char* call, Site site) {
+// Refuses what is no tensor map, and corners that trap on the chip (seen on an H200 by tools/golden, 2026-11-30).
+Machine::Box Machine::box_of(const TensorMap& map, BoxCorner corner, bool store, const char* call, Site site) {
+  EncodedMap m;
+  std::memcpy(&m, &map, sizeof(m));
+  if (m.magic != kMagic) fail("tensor-map", site, fmt::format("{} at {}: not a tensor map", call, name_site(site)));
+  const Box box(m, corner);
   if (box.corner[0] * i64(box.element) % 16 != 0)
     fail("tensor-map", site, fmt::format("{} at {}: the box starts {} bytes into a row, which must be a multiple of 16", call, name_site(site), box.corner[0] * i64(box.element)));
   if (store && (box.corner[0] < 0 || box.corner[1] < 0 || box.corner[2] < 0))
     fail("tensor-map", site, fmt::format("{} at {}: the corner {}, {}, {} is negative", call, name_site(site), box.corner[0], box.corner[1], box.corner[2]));
+  return box;
 }
 
 // Gathers the box, zeros outside of the tensor.
@@ -146,10 +139,7 @@ void Machine::write_box(const Box& box, const u8* buffer, const Access& a, const
 
 void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, u32 barrier, u32 blocks, const char* call, Site site) {
   Thread& t = me();
-  const EncodedMap m = decode(map);
-  if (m.magic != kMagic) fail("tensor-map", site, fmt::format("{} at {}: not a tensor map", call, name_site(site)));
-  const Box box(m, corner);
-  require_legal_corner(box, false, call, site);
+  const Box box = box_of(map, corner, false, call, site);
   box.trace(call, u64(std::popcount(blocks)), site);
   if (blocks == 0 || blocks >> t.cluster->blocks.size()) fail("tensor-map", site, fmt::format("{} to blocks {:#x} of a cluster of {}", call, blocks, t.cluster->blocks.size()));
   const u32 offset = barrier - kSharedBase;
@@ -194,10 +184,7 @@ void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, 
 void Machine::tma_store(const TensorMap& map, BoxCorner corner, u32 source, Site site) {
   Thread& t = me();
   Block& block = *t.block;
-  const EncodedMap m = decode(map);
-  if (m.magic != kMagic) fail("tensor-map", site, fmt::format("tma_store at {}: not a tensor map", name_site(site)));
-  const Box box(m, corner);
-  require_legal_corner(box, true, "tma_store", site);
+  const Box box = box_of(map, corner, true, "tma_store", site);
   box.trace("tma_store", 0, site);
   shared_bytes(block, source, u32(box.bytes), kBoxAlignment, "tma_store", site);
   if (!t.bulk) {

@@ -168,6 +168,22 @@ TEST(Chain, AMissingWaitBreaksTheKernelAfterTheNext) {
   }
 }
 
+// An ordinary launch waits for everything before it, whatever the kernels between have left out.
+TEST(Chain, AnOrdinaryLaunchWaitsForAllBeforeIt) {
+  Aligned<float> x(32), out(32);
+  const LaunchShape shape = one_block(32);
+  const Launch first{shape, [&] {
+    grid_dependency_launch();
+    for (int i = 0; i < 100; ++i) sync_warp();
+    store_global(x.data + lane_index(), 1.0f);
+  }, {x.region("x", true)}};
+  const Launch last{shape, [&] { store_global(out.data + lane_index(), load_global(x.data + lane_index())); }, {x.region("x"), out.region("out", true)}};
+  const Report r = emulate({first, {shape, [] {}, {}, true}, last});
+  EXPECT_EQ(r.findings.size(), 1u) << r.text();  // the middle one did not wait
+  EXPECT_FALSE(r.has("race")) << r.text();
+  EXPECT_EQ(out[5], 1.0f);
+}
+
 // ---- the library's kernels -------------------------------------------------------------------------------
 
 struct Pair {

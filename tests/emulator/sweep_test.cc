@@ -14,6 +14,7 @@
 
 #include "emulator/built_in.h"
 #include "emulator/store.h"
+#include "foretile/device/legality.h"
 #include "kernels.h"
 #include "model/text.h"
 #include "product.h"
@@ -43,6 +44,8 @@ constexpr Configuration kMore[] = {
     {.family = Family::sm90, .tile_m = 64, .tile_n = 256, .tile_k = 64, .stages = 4, .cluster_m = 2, .schedule = Schedule::pingpong, .store_buffers = 3},
     {.family = Family::sm90, .tile_m = 192, .tile_n = 64, .tile_k = 128, .stages = 2, .schedule = Schedule::cooperative, .store_buffers = 4},
     {.family = Family::sm90, .tile_m = 64, .tile_n = 16, .tile_k = 64, .stages = 16, .cluster_n = 2, .schedule = Schedule::cooperative, .store_buffers = 1},
+    {.family = Family::sm90, .tile_m = 64, .tile_n = 128, .tile_k = 64, .stages = 9, .schedule = Schedule::cooperative, .store_buffers = 1},
+    {.family = Family::sm90, .tile_m = 64, .tile_n = 48, .tile_k = 256, .stages = 3, .schedule = Schedule::cooperative, .store_buffers = 1},
     {.family = Family::simt, .tile_m = 128, .tile_n = 64, .tile_k = 8, .thread_m = 8, .thread_n = 4},
     {.family = Family::simt, .tile_m = 16, .tile_n = 128, .tile_k = 16, .thread_m = 4, .thread_n = 8},
 };
@@ -76,7 +79,9 @@ std::string run_one(const Kernel& k, int combination, u64 bits) {
   o.scheduling = schedule == 0 ? Scheduling::round_robin : schedule % 2 ? Scheduling::random : Scheduling::priority;
   o.seed = u64(schedule) + 1;
   o.dependent_launch = true;
-  const Problem p = problem_of(k.configuration, bits);
+  Problem p = problem_of(k.configuration, bits);
+  for (u64 other = bits; why_not(k.operation, k.configuration, p); p = problem_of(k.configuration, ++other))
+    if (other == bits + 64) return fmt::format("{} {} computes none of the sizes", text_of(k.operation), text_of(k.configuration));
   reference::GemmDataOptions d;
   d.seed = bits % 1000;
   if (k.operation.has_c) d.beta = 2;
