@@ -6,6 +6,7 @@
 # stands in build-aarch64/. Exit code 0 only if every test passed.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+source tools/shards.sh
 tools/setup.sh
 tools/setup.sh --packages g++-aarch64-linux-gnu qemu-user-static googletest
 
@@ -33,18 +34,4 @@ cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Lin
   -DFORETILE_TOOL=OFF -DFORETILE_RUNTIME=OFF -DFORETILE_TESTS=ON >$build/configure.log || { tail -20 $build/configure.log >&2; exit 1; }
 ninja -C $build foretile_test_emulator >$build/build.log || { tail -20 $build/build.log >&2; exit 1; }
 export FORETILE_CXX=aarch64-linux-gnu-g++ XDG_CACHE_HOME=$PWD/$build/test-cache  # for kernels compiled on demand
-skip='Gemm.Speed*'  # what a kernel takes in milliseconds means nothing here
-[[ ${1:-} == --all ]] || skip+=:$(printf 'Kernels/%s:' {Mutants,Pairs}.*/{cooperative,pingpong,cluster,direct_store,epilogue})
-# As many processes as there are cores, each with its share of the tests.
-export GTEST_TOTAL_SHARDS=$(nproc)
-shards=()
-for ((i = 0; i < GTEST_TOTAL_SHARDS; ++i)); do
-  GTEST_SHARD_INDEX=$i qemu-aarch64-static -L /usr/aarch64-linux-gnu $build/tests/foretile_test_emulator --gtest_brief=1 "--gtest_filter=-$skip" >$build/test.$i.log 2>&1 &
-  shards+=($!)
-done
-failed=0
-for ((i = 0; i < GTEST_TOTAL_SHARDS; ++i)); do
-  wait "${shards[i]}" || failed=1
-  grep -v '^Running main' $build/test.$i.log
-done
-exit $failed
+run_shards $build/test "$([[ ${1:-} == --all ]] && echo all || echo some)" qemu-aarch64-static -L /usr/aarch64-linux-gnu $build/tests/foretile_test_emulator
