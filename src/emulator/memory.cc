@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "emulator/collective.h"
 #include "emulator/machine.h"
@@ -184,10 +185,10 @@ void Machine::store_cluster_async(u32 destination, float value, u32 barrier, Sit
   shared_bytes(target, address, sizeof value, sizeof value, kCall, site);
   check_barrier_ready(find_barrier(target, counted, kCall, site), t.view(), true, site);
   ++target.copies;
-  const View view = t.view();
+  View view = t.view();
   ++t.epoch;
   const u32 id = site_id(site), offset = counted - kSharedBase;
-  submit([this, &target, address, value, offset, view, id, site] {
+  submit([this, &target, address, value, offset, view = std::move(view), id, site] {
     MbarrierState& b = target.barriers.at(offset);
     const Access a{b.agent, b.first_epoch + b.phase + 1, id, true, false};
     b.last_copy = a.epoch;

@@ -29,7 +29,7 @@ namespace {
 constexpr Async kAsyncs[] = {Async::eager, Async::lazy, Async::random};
 constexpr int kSchedules = 20;  // round robin, then random and priorities in turn
 constexpr int kCombinations = 3 * kSchedules;
-constexpr int kSampled = 3;     // combinations of a kernel
+constexpr int kSampled = 2;     // combinations of a kernel
 
 struct Kernel {
   Operation operation;
@@ -67,8 +67,9 @@ Problem problem_of(const Configuration& c, u64 bits) {
     bits /= sizes.size();
     return size;
   };
-  const i64 m = i64(c.tile_m) * c.cluster_m, n = i64(c.tile_n) * c.cluster_n, ring = i64(std::max(1, c.stages)) * c.tile_k;
-  return {.m = pick({1, m / 2, m, m + 5}), .n = pick({8, n, n + 8, n + n / 2}), .k = pick({8, c.tile_k, ring + c.tile_k + 8, ring + 2 * c.tile_k}), .batch = pick({1, 1, 1, 2})};
+  const i64 m = i64(c.tile_m) * c.cluster_m, n = i64(c.tile_n) * c.cluster_n, ring = i64(std::max(1, c.stages)) * c.tile_k * c.split_k;
+  const i64 least = c.split_k > 1 ? i64(decode::kSliceUnit) * c.split_k : 8;  // a slice for every block
+  return {.m = pick({1, m / 2, m, m + 5}), .n = pick({8, n, n + 8, n + n / 2}), .k = std::max(least, pick({8, c.tile_k, ring + c.tile_k + 8, ring + 2 * c.tile_k})), .batch = pick({1, 1, 1, 2})};
 }
 
 // Empty, or what is wrong.
