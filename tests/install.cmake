@@ -18,6 +18,18 @@ if(NOT EXISTS ${work}/prefix/include/foretile/device/operation.h OR IS_SYMLINK $
   message(FATAL_ERROR "the device headers were not installed as files")
 endif()
 
+# The tool compiles kernels of the emulator on demand from the headers that came with it, not from the tree it was built in.
+if(EXISTS ${work}/prefix/bin/foretile)
+  file(WRITE ${work}/compiler "#!/bin/sh\necho \"$@\" >${work}/compiler.log\nexec ${COMPILER} \"$@\"\n")
+  file(CHMOD ${work}/compiler PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  step(${CMAKE_COMMAND} -E env FORETILE_CXX=${work}/compiler FORETILE_CACHE=${work}/cache ${work}/prefix/bin/foretile emulate --m 8 --n 8 --k 8 --config simt:16x32x8:t4x4)
+  file(READ ${work}/compiler.log command)
+  string(FIND "${command}" "-I${work}/prefix/include" found)
+  if(found EQUAL -1)
+    message(FATAL_ERROR "the installed tool compiled with other headers than its own: ${command}")
+  endif()
+endif()
+
 file(GLOB examples ${SOURCE}/examples/*.cc)
 if(NOT examples)
   message(FATAL_ERROR "no examples/*.cc to build")

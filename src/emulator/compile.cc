@@ -35,6 +35,8 @@ std::string environment(const char* name) {
 fs::path include_directory() {
   std::vector<fs::path> places;
   if (const std::string given = environment("FORETILE_INCLUDE_DIR"); !given.empty()) places.push_back(given);
+  std::error_code none;
+  if (const fs::path program = fs::read_symlink("/proc/self/exe", none); !program.empty()) places.push_back(program.parent_path() / ".." / "include");  // an installed copy's own
   places.insert(places.end(), {FORETILE_SOURCE_INCLUDE_DIR, FORETILE_INSTALLED_INCLUDE_DIR, "/usr/local/include", "/usr/include"});
   for (const fs::path& p : places)
     if (fs::exists(p / "foretile" / "device" / "types.h")) return fs::weakly_canonical(p);
