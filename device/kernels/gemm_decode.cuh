@@ -174,11 +174,19 @@ template <Operation O, Configuration C> struct GemmDecode {
       } else if (!first) {
         named_barrier_sync(decode::kConsumersBarrier, kConsumers);  // the sums of the tile before have been read
       }
-      send(acc, t, warpgroup);
+      if constexpr (decode::packs(O, C)) {
+        pack(acc, t, warpgroup);
+      } else {
+        send(acc, t, warpgroup);
+      }
       named_barrier_sync(decode::kConsumersBarrier, kConsumers);
       if constexpr (C.split_k > 1) mbarrier_wait(partials(), 0);
       if (first) grid_dependency_wait();
-      reduce(t);
+      if constexpr (decode::packs(O, C)) {
+        store_packed(t);
+      } else {
+        reduce(t);
+      }
       first = false;
     }
     if (first) grid_dependency_wait();
@@ -260,6 +268,61 @@ template <Operation O, Configuration C> struct GemmDecode {
   // Of the i-th accumulator of a thread in one column of D.
   static FORETILE_DEVICE u32 token_of(int i) { return u32(wgmma_accumulator(int(thread_index() % decode::kWarpgroup), i / 2 * 4 + i % 2).column); }
 
+  // ---- a plain tile, whole: straight to the type of D -------------------------------------------------------
+  FORETILE_DEVICE SmemAddress packed(u32 token, u32 column) const {
+    return shared + u32(decode::partial_offset(C)) + token * decode::packed_pitch(C) + column * 2;
+  }
+
+  FORETILE_DEVICE void pack(const float (&acc)[kBands][kAccumulators], const Tile& t, u32 warpgroup) {
+    constexpr int kGroups = C.tile_m / 8;  // of tokens: a fragment holds one of columns 0-7 and one of columns 8-15
+    const float alpha = Epilogue<O>(args.epilogue, t.at.batch).alpha;
+    const u32 lane = lane_index(), token = lane % 8 + lane / 16 * 8, column = thread_index() % decode::kWarpgroup / 32 * 16 + lane / 8 % 2 * 8;
+    FORETILE_UNROLL
+    for (int band = 0; band < kBands; ++band) {
+      const u32 first = (warpgroup * kBands + u32(band)) * decode::kMmaRows + column;
+      FORETILE_UNROLL
+      for (int g = 0; g < kGroups; g += 2) {
+        const int i = 4 * g;
+        if (g + 1 < kGroups) {
+          store_matrix_x4_transposed(packed(u32(g) * 8 + token, first), {pair(acc[band], i, alpha), pair(acc[band], i + 2, alpha), pair(acc[band], i + 4, alpha), pair(acc[band], i + 6, alpha)});
+        } else {
+          store_matrix_x2_transposed(packed(u32(g) * 8 + token % 8, first), {pair(acc[band], i, alpha), pair(acc[band], i + 2, alpha)});
+        }
+      }
+    }
+  }
+  static FORETILE_DEVICE u32 pair(const float (&acc)[kAccumulators], int i, float alpha) {
+    return pack_pair<Storage<O.d>>(scale(alpha, acc[i]), scale(alpha, acc[i + 1]));
+  }
+
+  // A thread writes eight neighbours of D in every kTokensAtOnce-th row of the tile.
+  FORETILE_DEVICE void store_packed(const Tile& t) {
+    using D = Storage<O.d>;
+    constexpr u32 kPieces = C.tile_n / 8;
+    constexpr i32 kTokensAtOnce = kConsumers / kPieces, kRounds = (C.tile_m + kTokensAtOnce - 1) / kTokensAtOnce;
+    constexpr i32 kBatch = kRounds < 4 ? kRounds : 4;
+    const u32 place = thread_index() % kPieces * 8;
+    const i32 column = t.at.n * args.tile_columns + i32(place);
+    if (i32(place) >= args.tile_columns || column >= args.n) return;
+    const MatrixArgument& d = args.epilogue.d;
+    D* const to = static_cast<D*>(d.data) + Epilogue<O>::offset(d, t.at.batch, t.first_row, column);
+    for (i32 first = i32(thread_index() / kPieces); first < t.tokens; first += kBatch * kTokensAtOnce) {
+      if (O.output == Alignment::tma && column + 8 <= args.n) {
+        u32x4 piece[kBatch];
+        FORETILE_UNROLL
+        for (i32 i = 0; i < kBatch; ++i)
+          if (first + i * kTokensAtOnce < t.tokens) piece[i] = load_shared<u32x4>(packed(u32(first + i * kTokensAtOnce), place));
+        FORETILE_UNROLL
+        for (i32 i = 0; i < kBatch; ++i)
+          if (first + i * kTokensAtOnce < t.tokens) store_global(reinterpret_cast<u32x4*>(to + (first + i * kTokensAtOnce) * d.ld), piece[i]);
+      } else {
+        for (i32 token = first; token < t.tokens && token < first + kBatch * kTokensAtOnce; token += kTokensAtOnce)
+          for (i32 j = 0; j < 8 && column + j < args.n; ++j) store_global(to + token * d.ld + j, load_shared<D>(packed(u32(token), place + u32(j))));
+      }
+    }
+  }
+
+  // ---- partial sums, and epilogues with operands ---------------------------------------------------------------
   // A thread finishes four neighbouring columns of D in every kTokensAtOnce-th row of the tile, several rows at a time so
   // that their loads are under way together.
   FORETILE_DEVICE void reduce(const Tile& t) {

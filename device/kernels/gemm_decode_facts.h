@@ -45,7 +45,11 @@ constexpr int share_pitch(const Operation& o, const Configuration& c) {
   return columns % 16 == 8 ? columns + 4 : columns + 4 + (16 - columns % 16) % 16;
 }
 constexpr int share_bytes(const Operation& o, const Configuration& c) { return c.tile_m * share_pitch(o, c) * 4; }  // from one block
-constexpr int partial_bytes(const Operation& o, const Configuration& c) { return c.split_k * share_bytes(o, c); }
+// A tile that nothing but scaling and rounding stands before goes through shared memory in the type of D, one row a token.
+// 16 bytes more than the columns take: eight tokens' pieces of 16 bytes lie in different banks.
+constexpr bool packs(const Operation& o, const Configuration& c) { return c.split_k == 1 && is_plain(o) && size_of(o.d) == 2; }
+constexpr int packed_pitch(const Configuration& c) { return c.tile_n * 2 + 16; }
+constexpr int partial_bytes(const Operation& o, const Configuration& c) { return packs(o, c) ? c.tile_m * packed_pitch(c) : c.split_k * share_bytes(o, c); }
 // Apart from the ring, which the producer goes on filling.
 constexpr int partial_offset(const Configuration& c) { return ring_bytes(c); }
 constexpr int barrier_offset(const Operation& o, const Configuration& c) { return ring_bytes(c) + partial_bytes(o, c); }
@@ -68,11 +72,13 @@ constexpr int resident_blocks(const Operation& o, const Configuration& c) { retu
 
 // A tile may take fewer rows of B than its slots in shared memory hold. Every block shall read the same number of them:
 // those that read on alone have too few bytes in flight to keep the memory busy.
-// Clusters of split_k blocks that run at once with one block an SM. A cluster stays within a GPC, and a GPC of Hopper has
-// 16 or 18 SMs: larger clusters than pairs leave some of them over (seen on an H200: 32 clusters of four, not 33).
+// Clusters of split_k blocks that run at once. A cluster stays within a GPC, and a GPC of Hopper has 16 or 18 SMs: larger
+// clusters than pairs leave some of them over, and where two blocks fit on an SM only about half as many clusters more find
+// their places (seen on an H200: 33 clusters of four and 20 of eight run at once, 64 of four do not).
 constexpr int kSmsOfGpc = 16;
-constexpr i64 clusters_at_once(const Configuration& c, int sms) {
-  return max_of(1, c.split_k <= 2 || sms < kSmsOfGpc ? sms / c.split_k : sms / kSmsOfGpc * (kSmsOfGpc / c.split_k));
+constexpr i64 clusters_at_once(const Configuration& c, int sms, int blocks_per_sm) {
+  if (c.split_k <= 2 || sms < kSmsOfGpc) return max_of(1, i64(sms) / c.split_k * blocks_per_sm);
+  return sms / kSmsOfGpc * (kSmsOfGpc / c.split_k) * (1 + blocks_per_sm) / 2;
 }
 struct Balance {
   int columns;  // rows of B a tile takes
@@ -82,8 +88,8 @@ struct Balance {
 constexpr int columns_step(const Operation& o) { return o.gating == Gating::none ? 8 : 16; }
 constexpr Balance balance(const Operation& o, const Configuration& c, const Problem& p, int sms) {
   const i64 others = ceil_div(p.m, i64(c.tile_m)) * p.batch;
-  const i64 apart = clusters_at_once(c, sms);  // with one block an SM; two, where there is enough to do
-  const i64 at_once = ceil_div(p.n, i64(c.tile_n)) * others > apart ? apart * resident_blocks(o, c) : apart;
+  const i64 apart = clusters_at_once(c, sms, 1);  // with one block an SM; two, where there is enough to do
+  const i64 at_once = ceil_div(p.n, i64(c.tile_n)) * others > apart ? clusters_at_once(c, sms, resident_blocks(o, c)) : apart;
   Balance best{};
   i64 fewest = -1;
   for (int columns = c.tile_n; columns >= c.tile_n * 3 / 4; columns -= columns_step(o)) {

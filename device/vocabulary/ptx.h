@@ -190,6 +190,13 @@ FORETILE_VOCABULARY void store_matrix_x2(SmemAddress row, u32x2 f, Site) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row.value), "r"(f.x), "r"(f.y) : "memory");
 }
 
+FORETILE_VOCABULARY void store_matrix_x4_transposed(SmemAddress column, u32x4 f, Site) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(column.value), "r"(f.x), "r"(f.y), "r"(f.z), "r"(f.w) : "memory");
+}
+FORETILE_VOCABULARY void store_matrix_x2_transposed(SmemAddress column, u32x2 f, Site) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(column.value), "r"(f.x), "r"(f.y) : "memory");
+}
 FORETILE_VOCABULARY u32x4 load_matrix_x4(SmemAddress row, Site) {
   u32x4 f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -120,6 +120,9 @@ template <class T> FORETILE_DEVICE void store_shared(SmemAddress address, T valu
 // 8x8 matrices of 16-bit elements; lane 8i+r gives the address of row r of matrix i (16 bytes, aligned).
 FORETILE_VOCABULARY void store_matrix_x4(SmemAddress row, u32x4 fragments, Site site = Site::here());
 FORETILE_VOCABULARY void store_matrix_x2(SmemAddress row, u32x2 fragments, Site site = Site::here());
+// Transposed: lane 8i+r gives the address of column r of matrix i.
+FORETILE_VOCABULARY void store_matrix_x4_transposed(SmemAddress column, u32x4 fragments, Site site = Site::here());
+FORETILE_VOCABULARY void store_matrix_x2_transposed(SmemAddress column, u32x2 fragments, Site site = Site::here());
 FORETILE_VOCABULARY u32x4 load_matrix_x4(SmemAddress row, Site site = Site::here());
 
 // ---- shared memory of the cluster -----------------------------------------------------------------------

@@ -78,7 +78,8 @@ Status choose_configuration(const DeviceInfo& device, const Matmul& call, const 
   } else {
     const Machine* machine = machine_for_device(device.name, device.compute_capability, device.sms);
     if (!machine) return {Code::unsupported, fmt::format("no machine file is near device {} ({})", device.ordinal, device.name)};
-    configuration = pick(*machine, x.operation, x.problem, {.sm_budget = call.sm_budget});
+    configuration = pick(*machine, x.operation, x.problem,
+                         {.sm_budget = call.sm_budget, .dependent = call.dependent && call.weights_ready, .batch_invariant = call.batch_invariant});
   }
   const char* reason = why_not(x.operation, configuration, x.problem);
   if (!reason && needs_hopper(configuration.family) && device.compute_capability != 90) reason = "the sm90 and decode families need compute capability 9.0 (Hopper)";

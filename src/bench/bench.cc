@@ -32,7 +32,7 @@ void check_options(const BenchOptions& o) {
 double forecast_us(const Gpu& gpu, const Workload& w, const Configuration& c, Regime regime, std::string* bound) {
   const Machine* machine = machine_for_device(gpu.info().name, gpu.info().compute_capability, gpu.info().sms);
   if (!machine || why_not_on(*machine, w.operation(), c, w.problem())) return 0;
-  const Forecast f = forecast(*machine, w.operation(), c, w.problem(), {.regime = regime});
+  const Forecast f = forecast(*machine, w.operation(), c, w.problem(), {.regime = regime, .dependent = w.mode().dependent});
   if (bound) *bound = name_of(f.bound);
   return f.seconds * 1e6;
 }
@@ -133,12 +133,13 @@ BenchReport bench(const BenchOptions& options) {
   report.gpu = gpu.info().name, report.driver = driver_text(gpu, nvml), report.date = today();
   report.power_limit_watts = nvml.power_limit_watts();
   report.dtype = fmt::format("{}->{}", name_of(options.in), name_of(options.out));
+  report.mode = options.mode.text();
   const CublasLt* lt = options.baseline ? CublasLt::load(&report.cublaslt_missing) : nullptr;
   if (lt) report.cublaslt = fmt::format("{} ({})", lt->version, lt->path);
   WinnersFile winners(options.winners_path);
   Arena arena(gpu, options.shapes, options.in, options.out, lt != nullptr);
   for (const Shape& shape : options.shapes) {
-    const Workload w(arena, shape, options.in, options.out);
+    const Workload w(arena, shape, options.in, options.out, options.mode);
     std::unique_ptr<CublasLtProduct> product;
     BaselineChoice baseline;
     if (lt) {
@@ -163,6 +164,7 @@ ConfigurationReport bench_configurations(const BenchOptions& options, double sec
   ConfigurationReport report;
   report.gpu = gpu.info().name, report.driver = driver_text(gpu, nvml), report.date = today();
   report.dtype = fmt::format("{}->{}", name_of(options.in), name_of(options.out));
+  report.mode = options.mode.text();
   Arena arena(gpu, options.shapes, options.in, options.out, false);
   std::vector<Configuration> all = options.configurations;
   if (all.empty()) all.assign(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations));
@@ -172,7 +174,7 @@ ConfigurationReport bench_configurations(const BenchOptions& options, double sec
       if (options.progress) options.progress(fmt::format("stopped before {} M={}: {:.0f} s are over", shape.name, shape.m, seconds));
       break;
     }
-    const Workload w(arena, shape, options.in, options.out);
+    const Workload w(arena, shape, options.in, options.out, options.mode);
     for (const Configuration& c : all) {
       if (why_not(w.operation(), c, w.problem())) continue;
       // The simt family would take seconds where the tensor cores take milliseconds, and nobody would choose it there.

@@ -20,6 +20,7 @@ struct BenchOptions {
   std::vector<Shape> shapes;
   DType in = DType::bf16, out = DType::bf16;
   std::vector<Configuration> configurations;  // each timed where it is legal; empty: the library's choice alone
+  CallMode mode;           // of our products; cuBLASLt's are launched as they come
   bool baseline = true;    // needs cuBLASLt; without it rows have no ratio
   int rounds = 6;          // of A B; the median's 95 % interval needs six
   double arm_seconds = 0;  // 0: 0.3 s where the power limit binds (2 M N K >= 2e10 FLOP), else 0.03 s
@@ -55,6 +56,7 @@ struct BenchReport {
   double power_limit_watts = 0;
   std::vector<BenchRow> rows;
   std::string dtype;                        // "bf16->bf16"
+  std::string mode;                         // of our launches: "plain"
   bool verified() const;
   // Geometric mean and worst of the ratios; 1 and 1 without a baseline.
   double geometric_mean() const;
@@ -77,7 +79,7 @@ struct ConfigurationRow {
   std::string verified;
 };
 struct ConfigurationReport {
-  std::string gpu, driver, date, dtype;
+  std::string gpu, driver, date, dtype, mode;
   std::vector<ConfigurationRow> rows;
   void write_csv(const std::string& path) const;
   std::string summary() const;  // a line a shape: best configuration, the model's choice, what that costs

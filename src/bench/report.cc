@@ -43,7 +43,7 @@ double BenchReport::worst() const {
 }
 
 std::string BenchReport::table() const {
-  std::string s = fmt::format("{}, {}, cuBLASLt {}, {}\n", gpu, driver, cublaslt.empty() ? "not found" : cublaslt, dtype);
+  std::string s = fmt::format("{}, {}, cuBLASLt {}, {}\n", gpu, driver, cublaslt.empty() ? "not found" : cublaslt, dtype + ", ours " + mode);
   s += fmt::format("{:<20} {:>5} {:>6} {:>6}  {:<30} {:>9} {:>7} {:>9} {:>6} {:>15} {:>9} {:>5} {:>5}  {}\n", "layer", "M", "N", "K", "configuration", "us", "TFLOP/s", "cuBLASLt", "ratio", "95 %",
                    "forecast", "MHz", "W", "checked");
   for (const BenchRow& r : rows)
@@ -56,7 +56,7 @@ std::string BenchReport::table() const {
 void BenchReport::write_csv(const std::string& path) const {
   std::ofstream out = open(path);
   out << fmt::format("# date {}, {}, driver {}, cuBLASLt {}, {}, power limit {:.0f} W; random normal data, weights rotate through over 512 MB, CUDA graph replays, arms alternate\n", date, gpu, driver,
-                     cublaslt.empty() ? "none" : cublaslt, dtype, power_limit_watts);
+                     cublaslt.empty() ? "none" : cublaslt, dtype + ", ours " + mode, power_limit_watts);
   out << "layer,m,n,k,configuration,chosen,us,tflops,mhz,watts,joules,cublaslt_us,cublaslt_first_us,cublaslt_mhz,cublaslt_watts,cublaslt_joules,candidates,best_candidate,"
          "ratio,ratio_low,ratio_high,forecast_us,forecast_bound,bound_used,verified\n";
   for (const BenchRow& r : rows)
@@ -69,7 +69,7 @@ void BenchReport::write_csv(const std::string& path) const {
 
 void ConfigurationReport::write_csv(const std::string& path) const {
   std::ofstream out = open(path);
-  out << fmt::format("# date {}, {}, driver {}, {}; random normal data, rotating weights; burst: a 3 ms graph after 20 ms of rest, median of 3; sustained: 0.15 s after 0.1 s\n", date, gpu, driver, dtype);
+  out << fmt::format("# date {}, {}, driver {}, {}; random normal data, rotating weights; burst: a 3 ms graph after 20 ms of rest, median of 3; sustained: 0.15 s after 0.1 s\n", date, gpu, driver, dtype + ", " + mode);
   out << "layer,m,n,k,configuration,burst_us,sustained_us,mhz,watts,forecast_burst_us,forecast_sustained_us,verified\n";
   for (const ConfigurationRow& r : rows)
     out << fmt::format("{},{},{},{},{},{:.2f},{:.2f},{:.0f},{:.0f},{:.2f},{:.2f},{}\n", quoted(r.shape.name), r.shape.m, r.shape.n, r.shape.k, r.configuration, r.burst_microseconds,

@@ -8,6 +8,14 @@
 
 namespace foretile::bench {
 
+// How our products are called.
+struct CallMode {
+  bool dependent = false;        // a chain of dependent launches, weights ready
+  bool batch_invariant = false;
+  // "plain", "dependent", "dependent, batch-invariant"
+  std::string text() const { return std::string(dependent ? "dependent" : "plain") + (batch_invariant ? ", batch-invariant" : ""); }
+};
+
 struct Shape {
   std::string name;  // "llama8b.qkv"
   i64 m = 0, n = 0, k = 0;

@@ -41,7 +41,7 @@ Arena::Arena(const Gpu& g, const std::vector<Shape>& shapes, DType in, DType out
   gpu.synchronize();
 }
 
-Workload::Workload(Arena& arena, const Shape& shape, DType in, DType out) : arena_(arena), shape_(shape), copies_(Arena::copies(shape, in)) {
+Workload::Workload(Arena& arena, const Shape& shape, DType in, DType out, CallMode mode) : arena_(arena), shape_(shape), mode_(mode), copies_(Arena::copies(shape, in)) {
   operation_.a = operation_.b = in;
   operation_.d = out;
   CheckedCall checked;
@@ -58,6 +58,8 @@ Matmul Workload::call(i64 copy, const Configuration* configuration) const {
   call.stream = arena_.gpu.stream();
   call.device = arena_.gpu.device();
   call.configuration = configuration;
+  call.dependent = call.weights_ready = mode_.dependent;
+  call.batch_invariant = mode_.batch_invariant;
   return call;
 }
 

@@ -23,9 +23,10 @@ class Arena {
 
 class Workload {
  public:
-  Workload(Arena& arena, const Shape& shape, DType in, DType out);
+  Workload(Arena& arena, const Shape& shape, DType in, DType out, CallMode mode = {});
 
   const Shape& shape() const { return shape_; }
+  const CallMode& mode() const { return mode_; }
   const Operation& operation() const { return operation_; }  // with alignment classes
   Problem problem() const { return {shape_.m, shape_.n, shape_.k, 1}; }
   double flop() const { return flop_count(problem()); }
@@ -45,6 +46,7 @@ class Workload {
  private:
   Arena& arena_;
   Shape shape_;
+  CallMode mode_;
   Operation operation_;
   i64 copies_;
 };

@@ -20,6 +20,7 @@ namespace {
 struct Options {
   std::string m, n, k, suite, dtype = "bf16", out_dtype, config, rounds = "6", csv, winners;
   bool no_baseline = false;
+  bench::CallMode mode;
   Output output;
 };
 
@@ -61,6 +62,7 @@ int bench_command(const Options& options) {
   b.out = options.out_dtype.empty() ? b.in : type_of("--out-dtype", options.out_dtype);
   b.configurations = configurations_of(options.config);
   b.baseline = !options.no_baseline;
+  b.mode = options.mode;
   b.rounds = int(whole_number("--rounds", options.rounds, 1, 1000));
   b.winners_path = options.winners;
   if (const std::string reason = bench::Gpu::why_not(); !reason.empty())
@@ -118,6 +120,8 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--out-dtype", options->out_dtype, "of D [as A and B]")->group("Product")->type_name("TYPE");
   command->add_option("--config", options->config, "one configuration, or all of the catalogue [the library's choice]")->group("Measurement")->type_name("TEXT");
   command->add_option("--rounds", options->rounds, "of both arms in turn; six give the median's 95 % interval [6]")->group("Measurement")->type_name("N");
+  command->add_flag("--dependent", options->mode.dependent, "ours in a chain of dependent launches whose weights are ready; cuBLASLt's as they come")->group("Measurement");
+  command->add_flag("--batch-invariant", options->mode.batch_invariant, "ours with bits that do not depend on M")->group("Measurement");
   command->add_flag("--no-baseline", options->no_baseline, "without cuBLASLt")->group("Measurement");
   command->add_option("--winners", options->winners, "file that keeps cuBLASLt's best candidates between runs")->group("Measurement")->type_name("FILE");
   command->add_option("--csv", options->csv, "also write every row there")->group("Measurement")->type_name("FILE");

@@ -283,7 +283,7 @@ class Machine {
   void shared_access(u32 address, void* data, u32 bytes, bool store, Site site);
   void global_access(const void* address, void* data, u32 bytes, bool store, Site site);
   void store_cluster_async(u32 destination, float value, u32 barrier, Site site);
-  void store_matrix(u32 row, const u32* fragments, u32 count, Site site);
+  void store_matrix(u32 row, const u32* fragments, u32 count, bool transposed, Site site);
   void load_matrix(u32 row, u32* fragments, Site site);
 
   // ---- tma.cc ----

@@ -134,21 +134,29 @@ void Machine::global_access(const void* address, void* data, u32 bytes, bool sto
 }
 
 // Row r of matrix i comes from lanes 4r to 4r+3, two elements each, and goes to the address that lane 8i+r gave.
-void Machine::store_matrix(u32 row, const u32* fragments, u32 count, Site site) {
+void Machine::store_matrix(u32 row, const u32* fragments, u32 count, bool transposed, Site site) {
   ++progress_;
   Thread& t = me();
   Warp& w = t.warp();
   w.address[t.lane()] = row;
   check_poison(fragments, 4 * count, site);
   for (u32 i = 0; i < count; ++i) w.data[t.lane()][i] = fragments[i];
-  collective(w.rendezvous, kWarp, count == 4 ? "store_matrix_x4" : "store_matrix_x2", site, {}, true, [&] {
+  collective(w.rendezvous, kWarp, count == 4 ? transposed ? "store_matrix_x4_transposed" : "store_matrix_x4" : transposed ? "store_matrix_x2_transposed" : "store_matrix_x2", site, {}, true, [&] {
     for (u32 i = 0; i < count; ++i)
       for (u32 r = 0; r < 8; ++r) {
         Thread& owner = *t.block->threads[w.index * kWarp + 8 * i + r];
         const u32 address = w.address[owner.lane()];
         u8* at = shared_bytes(*t.block, address, 16, 16, "store_matrix", site);
         if (options_.races) touch_shared(*t.block, address - kSharedBase, 16, {owner.agent, owner.epoch, site_id(site), true, false}, owner.view());
-        for (u32 k = 0; k < 4; ++k) std::memcpy(at + 4 * k, &w.data[4 * r + k][i], 4);
+        // A lane holds two neighbours of a row; transposed, those of a column come from eight lanes.
+        if (!transposed) {
+          for (u32 k = 0; k < 4; ++k) std::memcpy(at + 4 * k, &w.data[4 * r + k][i], 4);
+        } else {
+          for (u32 k = 0; k < 8; ++k) {
+            const u16 half = u16(w.data[4 * k + r / 2][i] >> 16 * (r % 2));
+            std::memcpy(at + 2 * k, &half, 2);
+          }
+        }
       }
   });
 }

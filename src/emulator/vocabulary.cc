@@ -141,12 +141,22 @@ void wgmma_commit(Site site) {
 void store_matrix_x4(SmemAddress row, u32x4 f, Site site) {
   trace(Trace::Kind::store_matrix_x4, row.value, 16, site);
   const u32 fragments[4] = {f.x, f.y, f.z, f.w};
-  Machine::current().store_matrix(row.value, fragments, 4, site);
+  Machine::current().store_matrix(row.value, fragments, 4, false, site);
 }
 void store_matrix_x2(SmemAddress row, u32x2 f, Site site) {
   trace(Trace::Kind::store_matrix_x2, row.value, 16, site);
   const u32 fragments[2] = {f.x, f.y};
-  Machine::current().store_matrix(row.value, fragments, 2, site);
+  Machine::current().store_matrix(row.value, fragments, 2, false, site);
+}
+void store_matrix_x4_transposed(SmemAddress column, u32x4 f, Site site) {
+  trace(Trace::Kind::store_matrix_x4, column.value, 16, site);
+  const u32 fragments[4] = {f.x, f.y, f.z, f.w};
+  Machine::current().store_matrix(column.value, fragments, 4, true, site);
+}
+void store_matrix_x2_transposed(SmemAddress column, u32x2 f, Site site) {
+  trace(Trace::Kind::store_matrix_x2, column.value, 16, site);
+  const u32 fragments[2] = {f.x, f.y};
+  Machine::current().store_matrix(column.value, fragments, 2, true, site);
 }
 u32x4 load_matrix_x4(SmemAddress row, Site site) {
   trace(Trace::Kind::load_matrix_x4, row.value, 16, site);

@@ -8,23 +8,52 @@ namespace foretile {
 
 namespace {
 
-const char* why_not_chosen(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
-  if (const char* reason = why_not_on(machine, o, c, p)) return reason;
-  // The catalogue's decode tiles take up to 96 rows; two rows of tiles at most, which only more rows than that can need.
-  const i64 rows_of_tiles = ceil_div(p.m, i64(c.tile_m));
-  if (c.family == Family::decode && rows_of_tiles > 1) {
-    if (p.m <= 96) return "a decode tile with more rows reads the weights once";
-    if (rows_of_tiles > 2 && o.gating == Gating::none) return "more than two rows of decode tiles read the weights too often";
+// What a call's conditions leave of the catalogue.
+class Filter {
+ public:
+  Filter(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions) : machine_(machine), o_(o), p_(p) {
+    if (conditions.batch_invariant) slices_ = slices_for(conditions);
   }
-  return nullptr;
-}
+  const char* why_not(const Configuration& c) const {
+    if (const char* reason = why_not_on(machine_, o_, c, p_)) return reason;
+    if (slices_ && c.split_k != slices_) return "cuts K otherwise than the batch-invariant mode does for this N and K";
+    const i64 rows_of_tiles = ceil_div(p_.m, i64(c.tile_m));
+    if (c.family == Family::decode && rows_of_tiles > 1) {
+      // The catalogue's decode tiles take up to 96 rows; two rows of tiles at most, which only more rows than that can need.
+      if (p_.m <= 96) return "a decode tile with more rows reads the weights once";
+      if (rows_of_tiles > 2 && o_.gating == Gating::none && slices_ <= 1) return "more than two rows of decode tiles read the weights too often";
+    }
+    return nullptr;
+  }
+
+ private:
+  // Into how many slices K is cut, whatever M is: as is best for eight rows, among the cuts that every height of tile has.
+  int slices_for(Conditions conditions) const {
+    conditions.batch_invariant = conditions.dependent = false;
+    const Problem eight{8, p_.n, p_.k, p_.batch};
+    int best = 1;
+    double best_seconds = 0;
+    for (const Configuration& c : catalogue::kConfigurations) {
+      if (c.family != Family::decode || c.split_k > 4 || c.tile_m != 8 || why_not_on(machine_, o_, c, eight)) continue;
+      const double seconds = forecast(machine_, o_, c, eight, conditions).seconds;
+      if (best_seconds == 0 || seconds < best_seconds) best = c.split_k, best_seconds = seconds;
+    }
+    return best;
+  }
+
+  const Machine& machine_;
+  const Operation& o_;
+  const Problem& p_;
+  int slices_ = 0;  // 0: any
+};
 
 }  // namespace
 
 Choice choose(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions) {
+  const Filter filter(machine, o, p, conditions);
   Choice choice;
   for (const Configuration& c : catalogue::kConfigurations) {
-    if (const char* reason = why_not_chosen(machine, o, c, p)) choice.ruled_out.push_back({c, reason});
+    if (const char* reason = filter.why_not(c)) choice.ruled_out.push_back({c, reason});
     else choice.ranked.push_back({c, forecast(machine, o, c, p, conditions)});
   }
   std::stable_sort(choice.ranked.begin(), choice.ranked.end(),
@@ -33,11 +62,12 @@ Choice choose(const Machine& machine, const Operation& o, const Problem& p, cons
 }
 
 Configuration pick(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions) {
+  const Filter filter(machine, o, p, conditions);
   const Configuration* best = nullptr;
   double best_seconds = 0;
   const char* reason = nullptr;
   for (const Configuration& c : catalogue::kConfigurations) {
-    if (const char* r = why_not_chosen(machine, o, c, p)) {
+    if (const char* r = filter.why_not(c)) {
       reason = r;  // the last configurations are simt: their reason is the one that counts
       continue;
     }

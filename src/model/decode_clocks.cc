@@ -14,7 +14,7 @@ void decode_clocks(const Machine& machine, const Operation& o, const Configurati
   const i64 resident = x.occupancy.blocks_per_sm;
   i64 waves = 1;
   if (c.split_k > 1) {  // a cluster a tile: more clusters than fit wait for the first to leave
-    const i64 at_once = min_of(balance.units, decode::clusters_at_once(c, x.sms) * min_of(resident, 2));
+    const i64 at_once = min_of(balance.units, decode::clusters_at_once(c, x.sms, int(min_of(resident, 2))));
     waves = ceil_div(balance.units, at_once);
     x.concurrent = at_once;
     x.rounds = waves;
@@ -40,7 +40,9 @@ void decode_clocks(const Machine& machine, const Operation& o, const Configurati
   const int runs = decode::share_columns(o, c) / (o.gating == Gating::none ? 4 : 8);
   const double rounds = std::ceil(std::min<double>(double(p.m), c.tile_m) / std::max(1, decode::consumer_threads(c) / runs));
   const double before = k.round_shown * double(x.rounds / waves - 1);
-  x.epilogue_fixed = k.epilogue_clocks + (o.has_c || o.has_bias || o.has_residual ? machine.dram_latency : 0);
+  // What a full ring has to multiply when its last line has come: the deeper, the more.
+  const double left = k.stage_clocks * double(min_of(c.stages, x.steps)) * c.tile_k / decode::kSliceUnit;
+  x.epilogue_fixed = k.epilogue_clocks + left + (o.has_c || o.has_bias || o.has_residual ? machine.dram_latency : 0);
   x.epilogue_issue = k.round_clocks * rounds * (1 + before);
   x.epilogue = x.epilogue_exposed = x.epilogue_fixed + x.epilogue_issue;
   if (c.split_k > 1) {

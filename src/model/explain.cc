@@ -162,9 +162,9 @@ class Explanation : private Page {
   }
 
   void decode_epilogue() {
-    line("\nThe way out, in SM clocks. {} fixed{}, and {} a round of as many rows as the threads finish at once ({} of it for tiles before a block's last): {}.",
+    line("\nThe way out, in SM clocks. {} fixed{}, {} for each of min({}, {}) stages of 128 elements that a full ring still has to multiply, and {} a round of as many rows as the threads finish at once ({} of it for tiles before a block's last): {}.",
          cite_decode("epilogue_clocks"), x_.epilogue_fixed > 0 && (o_.has_c || o_.has_bias || o_.has_residual) ? fmt::format(" and {} for the epilogue's operands", cite("latency.dram")) : "",
-         cite_decode("round_clocks"), cite_decode("round_shown"), number(x_.epilogue));
+         cite_decode("stage_clocks"), c_.stages, x_.steps, cite_decode("round_clocks"), cite_decode("round_shown"), number(x_.epilogue));
     if (c_.split_k > 1)
       line("  Partial sums to their owners: {} and {} a KiB that a block sends: {}.", cite_decode("exchange_clocks"), cite_decode("exchange_clocks_per_kib"), number(x_.exchange));
   }

@@ -71,6 +71,7 @@ struct Machine {
     double launch_seconds = 0;      // launch to launch, with the start and the end of the kernel
     double latency_clocks = 0;      // a stage from its load to its release, under load
     double power = 0;               // of the norm that DRAM, latency, L2, shared memory and multiply are put together with
+    double stage_clocks = 0;        // multiplying a stage of 128 elements that waits for nothing
     double epilogue_clocks = 0;     // the last tile's way out
     double round_clocks = 0;        // a round of the epilogue: as many rows as the threads finish at once
     double round_shown = 0;         // of the rounds of tiles before the last

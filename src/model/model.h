@@ -20,6 +20,7 @@ struct Conditions {
   Data data = Data::random;
   int sm_budget = 0;  // how many SMs the launch may fill; 0: all
   bool dependent = false;  // one of a chain of dependent launches whose weights are ready
+  bool batch_invariant = false;  // for the choice: bits may not depend on M, so K is cut as N and K alone say
 };
 
 enum class Bound { dram, l2, shared_memory, tensor_cores, fp32_cores, issue, latency, launch };
