@@ -60,6 +60,22 @@ void add_memory(Counters& list, const Machine& machine, const Traffic& t, double
 
 }  // namespace
 
+L2Lookups l2_lookups(const Machine& machine, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent, const Traffic& t) {
+  if (grid.tiles_m == 0 || grid.tiles_n == 0) return {};
+  // Tile rows and columns of a wave.
+  const double group = grid.group, across = grid.tiles_n, wave = double(concurrent);
+  const double rows = std::min<double>(grid.tiles_m, group * std::max(1.0, std::ceil(wave / (group * across)))), columns = std::min(across, std::ceil(wave / rows));
+  // Of the lines that `readers` SMs want, those that SMs of both partitions do.
+  const auto on_both_sides = [&](double readers) { return machine.l2_copies > 1 ? 1 - 2 * std::exp2(-readers) : 0; };
+  const double a = rows * std::min<double>(double(c.tile_m) * c.cluster_m, double(p.m)), b = columns * std::min<double>(double(c.tile_n) * c.cluster_n, double(p.n));
+  const double both = (a * on_both_sides(columns) + b * on_both_sides(rows)) / (a + b);
+  const bool alone = c.cluster_m * c.cluster_n > 1 || rows == 1;
+  L2Lookups l;
+  l.sectors = t.l2_load_bytes * (alone ? 1 : machine.l2_lookups) / kSectorBytes;
+  l.misses = std::min(l.sectors, (t.dram_load_bytes - t.extra_bytes) * (1 + 0.5 * both) / kSectorBytes);
+  return l;
+}
+
 std::vector<ExpectedCounter> expected_counters(const DescribedKernel& k, const DescribedForecast& f) {
   Counters list;
   if (f.tiles == 0) return list;
@@ -148,6 +164,9 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
     list.push_back({"sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed", 100 * x.flops_executed / (machine.fp32_rate * machine.sms * x.clock * kernel_seconds), "%", false, "multiply-adds with padding over the rate of all SMs"});
   }
   add_launch(list, x.occupancy, double(x.launch.blocks) / (double(machine.sms) * x.occupancy.blocks_per_sm), x.registers.count, !x.registers.estimated);
+  const L2Lookups lookups = l2_lookups(machine, c, p, x.grid, x.concurrent, x.traffic);
+  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum", std::round(lookups.sectors - lookups.misses), "sectors", false, "requests of SMs that met nobody on their way, less the misses"});
+  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum", std::round(lookups.misses), "sectors", false, "what DRAM gives, and again half of what both partitions want"});
   add_memory(list, machine, x.traffic, kernel_seconds);
   list.push_back({"gpu__time_duration.sum", kernel_seconds, "s", false, "the forecast without the launch"});
   return list;

@@ -16,6 +16,15 @@ struct ExpectedCounter {
   std::string how;    // in words
 };
 
+// What L2's counters of lookups see of the SMs' reads. Neighbouring SMs that want the same line meet before they look it up, unless
+// a multicast has joined them already. Each partition keeps its own copy of a line: where SMs on both sides want it, whoever is
+// first in the far partition misses, and so does the home partition if its own SMs were not there before: one lookup in two.
+struct L2Lookups {
+  double sectors = 0, misses = 0;  // of 32 bytes
+  double hit_rate() const { return sectors > 0 ? 1 - misses / sectors : 0; }
+};
+L2Lookups l2_lookups(const Machine& machine, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent, const Traffic& t);
+
 // Of one launch of our kernel on an otherwise idle GPU with cold caches, as Nsight Compute measures.
 std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Anatomy& x);
 // Of a described kernel; `f` is its forecast.

@@ -60,6 +60,7 @@ constexpr Field kFields[] = {
     {"l2", "bytes_per_clock", "B/clk", FORETILE_MEMBER(l2_bytes_per_clock), 256, 65536},
     {"l2", "port_bytes_per_clock", "B/clk", FORETILE_MEMBER(l2_port_bytes_per_clock), 16, 256},
     {"l2", "coalescing", "requests/transfer", FORETILE_MEMBER(l2_coalescing), 1, 4},
+    {"l2", "lookups", "of requests", FORETILE_MEMBER(l2_lookups), 0.2, 1},
     {"dram", "bytes", "B", FORETILE_MEMBER(dram_bytes), 1e9, 1e12},
     {"dram", "bandwidth", "B/s", FORETILE_MEMBER(dram_bandwidth), 1e11, 5e13},
     {"dram", "efficiency", "of bandwidth", FORETILE_MEMBER(dram_efficiency), 0.3, 1},

@@ -40,6 +40,7 @@ struct Machine {
   double l2_bytes = 0, l2_bytes_per_clock = 0, l2_port_bytes_per_clock = 0;  // all of it; what one SM can draw
   double l2_copies = 0;      // of a line that SMs everywhere read: one a partition
   double l2_coalescing = 0;  // requests of neighbouring SMs for the same line that L2 answers with one transfer
+  double l2_lookups = 0;     // lookups a request of an SM, where neighbours want the same lines
   double dram_bytes = 0, dram_bandwidth = 0, dram_efficiency = 0;            // bandwidth: B/s, data sheet
   double shared_latency = 0, l2_latency = 0, dram_latency = 0, tma_latency = 0;  // clocks; tma: on top of L2's or DRAM's
   double launch_seconds = 0;  // back-to-back launches of an empty kernel in a graph

@@ -81,7 +81,7 @@ TEST(Recorded, OccupancyAndWaves) {
 TEST(Recorded, L2AndDram) {
   RECORDED_OR_SKIP(rows, List::gemms);
   std::vector<double> hit_errors, lookup_errors, byte_errors;
-  std::string table = fmt::format("{:<36} {:>6} {:>7} {:>7} {:>7} {:>9} {:>9} {:>7}\n", "launch", "group", "lookup %", "hit %", "model", "DRAM MB", "model", "error %");
+  std::string table = fmt::format("{:<36} {:>6} {:>8} {:>7} {:>7} {:>7} {:>9} {:>9} {:>7}\n", "launch", "group", "lookup %", "model", "hit %", "model", "DRAM MB", "model", "error %");
   for (const Row& row : rows) {
     const Case& c = case_named(row.at("case"));
     const Traffic t = traffic_of(row, c, anatomy_of(c));
@@ -93,16 +93,19 @@ TEST(Recorded, L2AndDram) {
     const double hit = 1 - value_of(row, "dram__bytes_read.sum") / requested;
     const double bytes = value_of(row, "dram__bytes_read.sum") + value_of(row, "dram__bytes_write.sum");
     hit_errors.push_back(std::fabs(hit - t.l2_hit_rate));
-    lookup_errors.push_back(std::fabs(lookups - t.l2_hit_rate));
+    TileGrid grid = anatomy_of(c).grid;
+    grid.group = i32(value_of(row, "raster_group"));
+    const double forecast_lookups = l2_lookups(machine(), c.configuration, c.problem, grid, anatomy_of(c).concurrent, t).hit_rate();
+    lookup_errors.push_back(std::fabs(lookups - forecast_lookups));
     byte_errors.push_back(std::fabs(t.dram_bytes() / bytes - 1));
-    table += fmt::format("{:<36} {:>6} {:>7.1f} {:>7.1f} {:>7.1f} {:>9.1f} {:>9.1f} {:>7.1f}\n", c.name, row.at("raster_group"), 100 * lookups, 100 * hit, 100 * t.l2_hit_rate, bytes / 1e6, t.dram_bytes() / 1e6,
+    table += fmt::format("{:<36} {:>6} {:>8.1f} {:>7.1f} {:>7.1f} {:>7.1f} {:>9.1f} {:>9.1f} {:>7.1f}\n", c.name, row.at("raster_group"), 100 * lookups, 100 * forecast_lookups, 100 * hit, 100 * t.l2_hit_rate, bytes / 1e6, t.dram_bytes() / 1e6,
                          100 * (t.dram_bytes() / bytes - 1));
   }
   ASSERT_GE(rows.size(), 40u);
   EXPECT_LE(median(hit_errors), 0.03) << table;
-  // The counter of lookups is another thing, and not what the model forecasts: requests that met on their way never look
-  // anything up, and one that the near partition passes on to the far one counts as a miss. 8.4 points apart as recorded.
-  EXPECT_LE(median(lookup_errors), 0.085) << table;
+  // The counter of lookups: requests that met on their way never look anything up, and one that the near partition passes on to
+  // the far one counts as a miss.
+  EXPECT_LE(median(lookup_errors), 0.03) << table;
   EXPECT_LE(median(byte_errors), 0.08) << table;
 }
 
@@ -176,6 +179,7 @@ TEST(Recorded, Bottleneck) {
     if (i32(value_of(row, "raster_group")) != a.grid.group && dram > std::max({f.l2, f.shared_memory, f.compute, f.issue, f.latency, f.launch})) model = "dram";
     const std::string chip = top_unit(row);
     equal_of_all += chip == model;
+    if (getenv("DUMP") && chip != model) printf("DUMP %s chip %s model %s dram %.1f l2 %.1f sh %.1f comp %.1f issue %.1f lat %.1f launch %.1f T %.1f\n", c.name.c_str(), chip.c_str(), model.c_str(), f.dram*1e6,f.l2*1e6,f.shared_memory*1e6,f.compute*1e6,f.issue*1e6,f.latency*1e6,f.launch*1e6,f.seconds*1e6);
     // Where no unit is near its peak, the chip has no top unit to agree with.
     if (chip == "latency") continue;
     ++bounded;
@@ -184,6 +188,7 @@ TEST(Recorded, Bottleneck) {
   }
   EXPECT_GE(bounded, 45);
   // With those that wait counted too, where "latency" is the only right answer: 48 of 58 as recorded, below the bar of 90 %.
+  if (getenv("DUMP")) printf("%s equal_of_all %d of %zu\n", table.c_str(), equal_of_all, rows.size());
   EXPECT_GE(equal_of_all, 48) << table;
   EXPECT_GE(equal, 0.9 * bounded) << equal << " of " << bounded << "\n" << table;
 }
