@@ -9,6 +9,7 @@
 #include "cli/explain_output.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "model/counters.h"
 #include "model/explain.h"
 #include "model/remedy.h"
 #include "model/text.h"
@@ -73,6 +74,8 @@ int explain_command(const Options& options, const CLI::App& command) {
     json["remedies"] = nlohmann::ordered_json::array();
     for (const Remedy& r : remedies(machine, o, c, p, conditions, x)) json["remedies"].push_back({{"what", r.what}, {"seconds", r.seconds}, {"because", r.because}});
     json["counters"] = counters_json(machine, o, c, p, x);
+    json["speed_of_light"] = nlohmann::ordered_json::object();
+    for (const UnitShare& u : speed_of_light(machine, o, c, p, x, x.traffic)) json["speed_of_light"][name_of(u.unit)] = u.percent;
     print_json(json);
     return kOk;
   }

@@ -172,6 +172,29 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
   return list;
 }
 
+std::vector<UnitShare> speed_of_light(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Anatomy& x, const Traffic& t) {
+  std::vector<UnitShare> list;
+  if (x.tiles == 0) return list;
+  // The kernel alone, with the traffic of the order of tiles that was asked about.
+  const double dram = t.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
+  const double seconds = std::max(x.forecast.seconds - x.forecast.launch, dram);
+  list.push_back({Bound::dram, 100 * t.dram_bytes() / (machine.dram_bandwidth * seconds)});
+  list.push_back({Bound::l2, 100 * l2_lookups(machine, c, p, x.grid, x.concurrent, t).sectors * kSectorBytes / (machine.l2_bytes_per_clock * x.clock * seconds)});
+  const double busy = double(x.tiles) / double(x.rounds * x.concurrent) * x.busy_sms / machine.sms;  // SMs without a tile do nothing
+  const Forecast& f = x.forecast;
+  if (c.family == Family::sm90) {
+    list.push_back({Bound::shared_memory, 100 * busy * f.shared_memory / seconds});
+    list.push_back({Bound::tensor_cores, 100 * x.flops_executed / (machine.tensor_rate(o.a) * machine.sm90.mma_efficiency * machine.sms * x.clock * seconds)});
+  } else {  // parts of a forecast are what units take at the efficiency of a loop
+    for (const auto& [unit, part] : {std::pair{Bound::shared_memory, f.shared_memory}, {Bound::fp32_cores, f.compute}, {Bound::issue, f.issue}})
+      list.push_back({unit, 100 * busy * machine.simt.efficiency * part / seconds});
+  }
+  std::stable_sort(list.begin(), list.end(), [](const UnitShare& a, const UnitShare& b) { return a.percent > b.percent; });
+  return list;
+}
+
+Bound top_unit(const std::vector<UnitShare>& shares) { return shares.empty() || shares.front().percent < 60 ? Bound::latency : shares.front().unit; }
+
 std::string counter_line(const ExpectedCounter& c) {
   const std::string value = c.unit == "s"   ? microseconds(c.value)
                             : c.unit == "%" ? percent(c.value / 100)

@@ -30,6 +30,16 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
 // Of a described kernel; `f` is its forecast.
 std::vector<ExpectedCounter> expected_counters(const DescribedKernel& kernel, const DescribedForecast& f);
 
+// How busy each unit is in the launch, as Nsight Compute's speed of light shows it: percent of the unit's peak, the busiest first.
+// The part of a forecast that bounds it (Forecast::bound) may be no unit at all: a wait for barriers, memory or a last round.
+struct UnitShare {
+  Bound unit = Bound::latency;
+  double percent = 0;
+};
+std::vector<UnitShare> speed_of_light(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Anatomy& x, const Traffic& t);
+// The busiest unit where it is above 60 % of its peak, else latency: nothing is near its limit, the kernel waits.
+Bound top_unit(const std::vector<UnitShare>& shares);
+
 // "  =  1234  name" or "  ~ ...": a line for people.
 std::string counter_line(const ExpectedCounter& c);
 

@@ -245,6 +245,11 @@ class Explanation : private Page {
   }
 
   void counters() {
+    std::string units;
+    const auto shares = speed_of_light(machine_, o_, c_, p_, x_, x_.traffic);
+    for (const UnitShare& u : shares) units += fmt::format("{}{} {:.0f} %", units.empty() ? "" : ", ", name_of(u.unit), u.percent);
+    const Bound top = top_unit(shares);
+    line("\nBusy units, as Nsight Compute's speed of light would show them: {}. {}", units, top == Bound::latency ? "None passes 60 %: the kernel waits (latency)." : fmt::format("The top unit: {}.", name_of(top)));
     line("\nCounters that Nsight Compute would show for one cold launch (= exact, ~ forecast):");
     for (const ExpectedCounter& c : expected_counters(machine_, o_, c_, p_, x_)) verbatim(counter_line(c));
   }

@@ -172,14 +172,9 @@ TEST(Recorded, Bottleneck) {
   for (const Row& row : rows) {
     const Case& c = case_named(row.at("case"));
     const Anatomy a = anatomy_of(c);
-    const Forecast& f = a.forecast;
-    std::string model = unit_of(f.bound);
-    // The forecast is for the plan's order of tiles; the recorded order moves other bytes.
-    const double dram = traffic_of(row, c, a).dram_bytes() / (machine().dram_bandwidth * machine().dram_efficiency);
-    if (i32(value_of(row, "raster_group")) != a.grid.group && dram > std::max({f.l2, f.shared_memory, f.compute, f.issue, f.latency, f.launch})) model = "dram";
+    const std::string model = unit_of(foretile::top_unit(speed_of_light(machine(), c.operation, c.configuration, c.problem, a, traffic_of(row, c, a))));
     const std::string chip = top_unit(row);
     equal_of_all += chip == model;
-    if (getenv("DUMP") && chip != model) printf("DUMP %s chip %s model %s dram %.1f l2 %.1f sh %.1f comp %.1f issue %.1f lat %.1f launch %.1f T %.1f\n", c.name.c_str(), chip.c_str(), model.c_str(), f.dram*1e6,f.l2*1e6,f.shared_memory*1e6,f.compute*1e6,f.issue*1e6,f.latency*1e6,f.launch*1e6,f.seconds*1e6);
     // Where no unit is near its peak, the chip has no top unit to agree with.
     if (chip == "latency") continue;
     ++bounded;
@@ -187,9 +182,8 @@ TEST(Recorded, Bottleneck) {
     if (chip != model) table += fmt::format("{:<36} chip {:<14} model {}\n", c.name, chip, model);
   }
   EXPECT_GE(bounded, 45);
-  // With those that wait counted too, where "latency" is the only right answer: 48 of 58 as recorded, below the bar of 90 %.
-  if (getenv("DUMP")) printf("%s equal_of_all %d of %zu\n", table.c_str(), equal_of_all, rows.size());
-  EXPECT_GE(equal_of_all, 48) << table;
+  // With those that wait counted too, where "latency" is the only right answer.
+  EXPECT_GE(equal_of_all, 0.9 * double(rows.size())) << equal_of_all << " of " << rows.size() << "\n" << table;
   EXPECT_GE(equal, 0.9 * bounded) << equal << " of " << bounded << "\n" << table;
 }
 
