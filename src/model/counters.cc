@@ -182,7 +182,7 @@ std::vector<UnitShare> speed_of_light(const Machine& machine, const Operation& o
   list.push_back({Bound::l2, 100 * l2_lookups(machine, c, p, x.grid, x.concurrent, t).sectors * kSectorBytes / (machine.l2_bytes_per_clock * x.clock * seconds)});
   const double busy = double(x.tiles) / double(x.rounds * x.concurrent) * x.busy_sms / machine.sms;  // SMs without a tile do nothing
   const Forecast& f = x.forecast;
-  if (c.family == Family::sm90) {
+  if (c.family != Family::simt) {
     list.push_back({Bound::shared_memory, 100 * busy * f.shared_memory / seconds});
     list.push_back({Bound::tensor_cores, 100 * x.flops_executed / (machine.tensor_rate(o.a) * machine.sm90.mma_efficiency * machine.sms * x.clock * seconds)});
   } else {  // parts of a forecast are what units take at the efficiency of a loop

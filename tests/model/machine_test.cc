@@ -46,6 +46,24 @@ TEST(Machine, EveryNumberHasUnitAndSource) {
   }
 }
 
+// "carried over from h200.toml": the same number then, also after a new fit.
+TEST(Machine, WhatIsCarriedOverIsTheSameNumber) {
+  const std::string words = "carried over from ";
+  int carried = 0;
+  for (const std::string& name : known_machines()) {
+    const Machine m = load_machine(name);
+    for (const Fact& f : m.facts) {
+      if (!f.source.starts_with(words)) continue;
+      const std::string from = f.source.substr(words.size(), f.source.find(".toml") - words.size());
+      const Machine other = load_machine(from);
+      ASSERT_TRUE(other.fact(f.key)) << name << " " << f.key << " from " << from;
+      EXPECT_EQ(f.value, other.fact(f.key)->value) << name << " " << f.key << " from " << from;
+      ++carried;
+    }
+  }
+  EXPECT_GT(carried, 100);
+}
+
 // Data-sheet peaks: SMs x FLOP a clock x the clock that the data sheet quotes.
 TEST(Machine, RatesGiveTheDataSheetPeaks) {
   struct {

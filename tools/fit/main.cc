@@ -1,0 +1,227 @@
+// Fits a machine file's constants to recorded times, from scratch and always to the same result.
+//
+//   foretile_fit sm90              [sm90] and what goes with it, to our kernels' times in bench/results
+//   foretile_fit library           [library], to public times of the vendor's library in the folder FORETILE_DATA
+//   ... --check                    exit 1 where machines/h200.toml says something else
+//
+// A coordinate descent: each constant in turn goes up and down by a share of itself, and what lowers the cost stays; the share
+// shrinks when a sweep gains next to nothing; after each sweep all go once more the way they went (Hooke and Jeeves). It starts from round numbers, walks on values of three digits, and looks at shapes with an even
+// hash only (data.h); the errors it prints are of the others. The cost is the mean of e / (1 + e / 0.2), e = |log(forecast / measured)|,
+// over groups of times alike: a few rows and many, bursts and sustained load.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data.h"
+#include "foretile/device/catalogue.h"
+#include "model/library.h"
+#include "model/model.h"
+
+namespace foretile::fit {
+namespace {
+
+struct Constant {
+  const char* key;
+  double& (*member)(Machine&);
+  double start, low, high;
+};
+#define FORETILE_MEMBER(name) [](Machine& m) -> double& { return m.name; }
+
+constexpr Constant kSm90[] = {
+    {"dram.efficiency", FORETILE_MEMBER(dram_efficiency), 0.9, 0.5, 1},
+    {"latency.load", FORETILE_MEMBER(latency_load), 2, 1, 10},
+    {"power.flop", FORETILE_MEMBER(flop_energy), 8e-13, 1e-13, 1e-11},
+    {"sm90.step_clocks", FORETILE_MEMBER(sm90.step_clocks), 150, 1, 2000},
+    {"sm90.slab_clocks", FORETILE_MEMBER(sm90.slab_clocks), 100, 1, 2000},
+    {"sm90.cluster_step_clocks", FORETILE_MEMBER(sm90.cluster_step_clocks), 50, 1, 2000},
+    {"sm90.cluster_tile_clocks", FORETILE_MEMBER(sm90.cluster_tile_clocks), 500, 1, 10000},
+    {"sm90.tile_clocks", FORETILE_MEMBER(sm90.tile_clocks), 500, 1, 10000},
+    {"sm90.chunk_clocks", FORETILE_MEMBER(sm90.chunk_clocks), 300, 1, 5000},
+    {"sm90.store_bytes_per_clock", FORETILE_MEMBER(sm90.store_bytes_per_clock), 32, 4, 256},
+    {"sm90.fill_clocks", FORETILE_MEMBER(sm90.fill_clocks), 1500, 1, 20000},
+};
+constexpr Constant kLibrary[] = {
+    {"library.launch", FORETILE_MEMBER(library.launch_seconds), 2e-6, 1e-8, 1e-4},
+    {"library.fill_clocks", FORETILE_MEMBER(library.fill_clocks), 800, 1, 20000},
+    {"library.efficiency", FORETILE_MEMBER(library.efficiency), 0.9, 0.3, 1},
+    {"library.dram_efficiency", FORETILE_MEMBER(library.dram_efficiency), 0.85, 0.3, 1},
+    {"library.dram_ramp", FORETILE_MEMBER(library.dram_ramp_seconds), 5e-7, 1e-9, 1e-5},
+    {"library.step_clocks", FORETILE_MEMBER(library.step_clocks), 150, 1, 2000},
+    {"library.tile_clocks", FORETILE_MEMBER(library.tile_clocks), 100, 1, 10000},
+    {"library.epilogue_clocks", FORETILE_MEMBER(library.epilogue_clocks), 1000, 1, 20000},
+    {"library.store_bytes_per_clock", FORETILE_MEMBER(library.store_bytes_per_clock), 32, 4, 256},
+    {"library.epilogue_shown", FORETILE_MEMBER(library.epilogue_shown), 0.8, 0.01, 1},
+    {"library.split", FORETILE_MEMBER(library.split_seconds), 2e-6, 1e-8, 1e-4},
+    {"library.split_traffic", FORETILE_MEMBER(library.split_traffic), 1, 0.1, 10},
+    {"library.coalescing", FORETILE_MEMBER(library.coalescing), 2, 0.5, 4},
+    {"library.l2_share", FORETILE_MEMBER(library.l2_share), 0.9, 0.1, 1.5},
+    {"library.warm_inputs", FORETILE_MEMBER(library.warm_inputs), 0.3, 0.01, 1},
+    {"library.flop", FORETILE_MEMBER(library.flop_energy), 8e-13, 1e-13, 1e-11},
+    {"library.burst_power", FORETILE_MEMBER(library.burst_power), 0.3, 0.01, 2},
+    {"library.burst", FORETILE_MEMBER(library.burst_seconds), 3e-3, 1e-5, 1},
+};
+#undef FORETILE_MEMBER
+
+// Three significant digits: what the machine file says, and what the search walks on.
+double three_digits(double x) {
+  if (x == 0) return 0;
+  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(x))) - 2);
+  return std::stod(fmt::format("{:.3g}", std::round(x / unit) * unit));
+}
+
+using Forecaster = std::function<double(const Machine&, const Time&)>;
+
+struct Set {
+  std::vector<std::vector<Time>> groups;  // alike in kind
+  std::vector<double> weights;            // of the groups in the cost
+  Forecaster forecast;
+};
+
+std::vector<double> errors(const Machine& machine, const std::vector<Time>& times, const Forecaster& forecast) {
+  std::vector<double> all(times.size());
+  const size_t threads = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 8);
+  std::vector<std::thread> running;
+  for (size_t t = 0; t < threads; ++t)
+    running.emplace_back([&, t] {
+      for (size_t i = t; i < times.size(); i += threads) all[i] = std::abs(std::log(forecast(machine, times[i]) / times[i].seconds));
+    });
+  for (std::thread& thread : running) thread.join();
+  return all;
+}
+
+// Errors count less the further they go beyond this: a few shapes that the model cannot follow shall not bend the rest.
+constexpr double kFar = 0.2;
+
+double cost(const Machine& machine, const Set& set) {
+  double sum = 0, weights = 0;
+  for (size_t i = 0; i < set.groups.size(); ++i) {
+    double of_group = 0;
+    for (const double e : errors(machine, set.groups[i], set.forecast)) of_group += e / (1 + e / kFar);
+    sum += set.weights[i] * of_group / double(set.groups[i].size()), weights += set.weights[i];
+  }
+  return sum / weights;
+}
+
+template <size_t Count> void descend(Machine& machine, const Constant (&constants)[Count], const Set& set, double enough) {
+  for (const Constant& c : constants) c.member(machine) = c.start;
+  // Long steps find their way on every fourth time of a large set.
+  Set thin{.weights = set.weights, .forecast = set.forecast};
+  for (const auto& group : set.groups) {
+    thin.groups.emplace_back();
+    for (size_t i = 0; i < group.size(); i += group.size() > 5000 ? 4 : 1) thin.groups.back().push_back(group[i]);
+  }
+  for (const double share : {0.3, 0.1, 0.03, 0.01, 0.004}) {
+    const Set& on = share > 0.2 ? thin : set;
+    double best = cost(machine, on);
+    for (int sweep = 0; sweep < 30; ++sweep) {
+      const double before = best;
+      const Machine last = machine;
+      for (const Constant& c : constants) {
+        for (const double factor : {1 + share, 1 / (1 + share)}) {
+          const double was = c.member(machine), now = three_digits(std::clamp(was * factor, c.low, c.high));
+          if (now == was) continue;
+          c.member(machine) = now;
+          const double then = cost(machine, on);
+          if (then < best) {
+            best = then;
+            break;
+          }
+          c.member(machine) = was;
+        }
+      }
+      fmt::print(stderr, "\rsteps of {:.1f} %, sweep {}: cost {:.3f} %   ", 100 * share, sweep + 1, 100 * best);
+      if (before - best < enough) break;
+      // The same way again, all constants at once.
+      const Machine here = machine;
+      for (const Constant& c : constants) {
+        const double from = c.member(const_cast<Machine&>(last)), to = c.member(machine);
+        c.member(machine) = three_digits(std::clamp(to * to / from, c.low, c.high));
+      }
+      if (const double then = cost(machine, on); then < best) best = then;
+      else machine = here;
+    }
+  }
+  fmt::print(stderr, "\n");
+}
+
+void report(const Machine& machine, const char* name, const std::vector<Time>& times, const Forecaster& forecast) {
+  std::vector<double> all;
+  for (const Time& t : times) all.push_back(std::abs(forecast(machine, t) / t.seconds - 1));
+  if (all.empty()) return;
+  std::sort(all.begin(), all.end());
+  double sum = 0;
+  for (const double e : all) sum += e;
+  fmt::print("# {}: {} held-out times, median error {:.1f} %, mean {:.1f} %, nine in ten within {:.1f} %\n", name, all.size(), 100 * all[all.size() / 2], 100 * sum / double(all.size()), 100 * all[all.size() * 9 / 10]);
+}
+
+struct Kind {
+  const char* name;
+  std::function<bool(const Time&)> is;
+  double weight = 1;
+};
+
+template <size_t Count> int fit(const Constant (&constants)[Count], const std::vector<Time>& times, const Forecaster& forecast, const std::vector<Kind>& kinds, bool check) {
+  Machine machine = load_machine("h200");
+  const Machine stated = machine;
+  Set set{.forecast = forecast};
+  for (const auto& [name, is, weight] : kinds) {
+    set.groups.emplace_back();
+    set.weights.push_back(weight);
+    for (const Time& t : times)
+      if (is(t) && !held_out(t.problem)) set.groups.back().push_back(t);
+    if (set.groups.back().empty()) throw std::runtime_error(fmt::format("no times: {}", name));
+  }
+  descend(machine, constants, set, times.size() > 10000 ? 2e-6 : 1e-8);
+  bool equal = true;
+  for (const Constant& c : constants) {
+    const double found = c.member(machine), says = c.member(const_cast<Machine&>(stated));
+    equal = equal && found == says;
+    fmt::print("{} = {:.6g}{}\n", c.key, found, found == says ? "" : fmt::format("   # machines/h200.toml says {:.6g}", says));
+  }
+  for (const auto& [name, is, weight] : kinds) {
+    std::vector<Time> apart;
+    for (const Time& t : times)
+      if (is(t) && held_out(t.problem)) apart.push_back(t);
+    report(machine, name, apart, forecast);
+  }
+  return check && !equal ? 1 : 0;
+}
+
+int run(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  const bool check = argc > 2 && std::string(argv[2]) == "--check";
+  if ((what != "sm90" && what != "library") || argc > 3 || (argc == 3 && !check)) {
+    fmt::print(stderr, "usage: foretile_fit sm90|library [--check]\n");
+    return 2;
+  }
+  if (what == "sm90") {
+    const Operation o = catalogue::product(DType::bf16, DType::bf16);
+    return fit(kSm90, our_times(FORETILE_SOURCE_DIR "/bench/results"), [o](const Machine& m, const Time& t) { return forecast(m, o, t.configuration, t.problem, {.regime = t.regime}).seconds; },
+               {{"M <= 96", [](const Time& t) { return t.problem.m <= 96; }}, {"M > 96", [](const Time& t) { return t.problem.m > 96; }}}, check);
+  }
+  const char* folder = std::getenv("FORETILE_DATA");
+  if (!folder || !*folder) throw std::runtime_error("FORETILE_DATA names no folder with library times");
+  return fit(kLibrary, library_times(folder), [](const Machine& m, const Time& t) { return library_forecast(m, DType::bf16, t.problem, {.regime = t.regime}).seconds; },
+             // Bursts twice: their collection repeats to 1 %, the other to 4 %.
+             {{"TensorRT-LLM in bursts", [](const Time& t) { return t.regime == Regime::burst; }, 2}, {"vLLM sustained", [](const Time& t) { return t.regime == Regime::sustained; }}}, check);
+}
+
+}  // namespace
+}  // namespace foretile::fit
+
+int main(int argc, char** argv) {
+  try {
+    return foretile::fit::run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "foretile_fit: %s\n", e.what());
+    return 2;
+  }
+}
