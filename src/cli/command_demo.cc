@@ -169,10 +169,10 @@ int demo_in_emulator(const Options& options, const std::string& no_gpu) {
     return failed ? kCheckFailed : kOk;
   }
 
-  fmt::print("{}", wrapped(fmt::format("Layers of real models on {}, {}: D[m,n] = A[m,k] x W[n,k]^T", machine.full_name, regime_text(conditions))));
+  fmt::print("{}", wrapped(fmt::format("Forecasts of real models' layers on {}, {}: D[m,n] = A[m,k] x W[n,k]^T", machine.full_name, regime_text(conditions))));
   Table table;
   table.column("layer").column("m", Align::right).column("n", Align::right).column("k", Align::right).column("dtype", Align::left, true).column("configuration");
-  table.column("forecast", Align::right).column("bound by").column("ok").column("checked at", Align::left, true);
+  table.column("time", Align::right).column("bound by").column("ok").column("checked at", Align::left, true);
   by_model(file, table, rows, [&](const Layer&, const Row& row) {
     const Problem& p = row.problem;
     const Problem& q = row.check.problem;

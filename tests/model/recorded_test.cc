@@ -36,7 +36,7 @@ std::vector<std::string> cells_of(const std::string& line) {
 }
 
 // The table's columns by name; a plain chain, and the raster the library itself would take, where the table says which.
-std::vector<Timed> read(const std::string& name) {
+std::vector<Timed> read(const std::string& name, const Operation& o = kBf16, const char* microseconds = "microseconds") {
   std::ifstream file(std::string(FORETILE_SOURCE_DIR) + "/bench/results/" + name);
   EXPECT_TRUE(file) << name;
   std::vector<Timed> runs;
@@ -61,11 +61,11 @@ std::vector<Timed> read(const std::string& name) {
       continue;
     }
     run.configuration = *configuration;
-    run.seconds = std::atof(cell("microseconds").c_str()) * 1e-6;
-    if (why_not(kBf16, run.configuration, run.problem)) continue;  // measured before a rule changed
+    run.seconds = std::atof(cell(microseconds).c_str()) * 1e-6;
+    if (why_not(o, run.configuration, run.problem)) continue;  // measured before a rule changed
     if (const std::string chain = cell("chain"); !chain.empty() && chain != "plain") continue;
     if (const std::string group = cell("raster_group"); !group.empty()) {
-      const LaunchShape shape = launch_shape(kBf16, run.configuration, run.problem, 132);
+      const LaunchShape shape = launch_shape(o, run.configuration, run.problem, 132);
       if (raster_group(run.configuration, run.problem, int(shape.blocks)) != std::atoi(group.c_str())) continue;
     }
     runs.push_back(run);
@@ -115,6 +115,23 @@ TEST_F(Recorded, TimesOfOurKernels) {
   EXPECT_LT(many.at(0.9), 0.12);
   EXPECT_LT(listed.median(), 0.05);
   EXPECT_LT(listed.at(0.9), 0.12);
+}
+
+// Later runs against the vendor's library, to which no constant was fitted.
+TEST_F(Recorded, RunsThatNoConstantWasFittedTo) {
+  const struct {
+    const char* file;
+    DType type;
+    double median;
+  } runs[] = {{"layers_bf16.csv", DType::bf16, 0.03}, {"layers_fp16.csv", DType::fp16, 0.03}, {"layers_few_rows_bf16.csv", DType::bf16, 0.05}};
+  for (const auto& run : runs) {
+    Errors errors;
+    const Operation o = catalogue::product(run.type, run.type);
+    for (const Timed& t : read(run.file, o, "us")) errors.all.push_back(std::abs(forecast(h200_, o, t.configuration, t.problem).seconds / t.seconds - 1));
+    ASSERT_GE(errors.all.size(), 30u) << run.file;
+    std::printf("%s: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", run.file, errors.all.size(), 100 * errors.median(), 100 * errors.at(0.9));
+    EXPECT_LT(errors.median(), run.median) << run.file;
+  }
 }
 
 // Per shape, the configuration with the shortest forecast against the fastest measured, among the catalogue's.
