@@ -176,7 +176,7 @@ std::vector<UnitShare> speed_of_light(const Machine& machine, const Operation& o
   std::vector<UnitShare> list;
   if (x.tiles == 0) return list;
   // The kernel alone, with the traffic of the order of tiles that was asked about.
-  const double dram = t.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
+  const double dram = x.dram_seconds * t.dram_bytes() / std::max(1.0, x.traffic.dram_bytes());
   const double seconds = std::max(x.forecast.seconds - x.forecast.launch, dram);
   list.push_back({Bound::dram, 100 * t.dram_bytes() / (machine.dram_bandwidth * seconds)});
   list.push_back({Bound::l2, 100 * l2_lookups(machine, c, p, x.grid, x.concurrent, t).sectors * kSectorBytes / (machine.l2_bytes_per_clock * x.clock * seconds)});

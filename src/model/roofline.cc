@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace foretile {
 
@@ -86,11 +87,14 @@ std::string roofline_svg(const Roofline& r) {
       if (!chosen) continue;
       const bool left = x + 12 + 8.5 * double(std::max<size_t>(p.name.size(), 34)) > x1;
       s += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"#c01c28\" stroke-dasharray=\"2 3\"/>\n", x, y, a.y(roof));
-      s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" fill=\"#c01c28\" font-weight=\"bold\" stroke=\"#fff\" stroke-width=\"4\" paint-order=\"stroke\">{}</text>\n<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" fill=\"#c01c28\" stroke=\"#fff\" stroke-width=\"4\" paint-order=\"stroke\">{} TFLOP/s, {:.0f} % of the roof above it</text>\n",
-                       x + (left ? -12 : 12), y + 24, left ? "end" : "start", escaped(p.name), x + (left ? -12 : 12), y + 41, left ? "end" : "start", tera(p.rate), 100 * p.rate / roof);
+      // White under the letters, so that lines and dots do not cross them.
+      const std::string second = fmt::format("{} TFLOP/s, {:.0f} % of the roof above it", tera(p.rate), 100 * p.rate / roof);
+      for (const char* style : {"stroke=\"#fff\" stroke-width=\"4\"", "fill=\"#c01c28\""})
+        for (const auto& [text, weight, down] : {std::tuple{p.name, "bold", 24}, {second, "normal", 41}})
+          s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-weight=\"{}\" {}>{}</text>\n", x + (left ? -12 : 12), y + down, left ? "end" : "start", weight, style, escaped(text));
     }
   if (std::any_of(r.points.begin(), r.points.end(), [](const RooflinePoint& p) { return !p.chosen; }))
-    s += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"#888\" fill-opacity=\"0.55\"/>\n<text x=\"{}\" y=\"{}\" fill=\"#555\">the catalogue's other configurations</text>\n", x1 - 240, y0 - 14, x1 - 230, y0 - 10);
+    s += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"#888\" fill-opacity=\"0.55\"/>\n<text x=\"{}\" y=\"{}\" fill=\"#555\">the catalogue's other configurations</text>\n", x1 - 260, y0 - 14, x1 - 250, y0 - 10);
   return s + "</svg>\n";
 }
 
