@@ -80,7 +80,8 @@ extern "C" __global__ void chase_shared(int steps, u32* out, u64* clocks) {
   if (threadIdx.x == 0) clocks[blockIdx.x] = end - start;
 }
 
-// Neighbouring threads, neighbouring words or quads: no conflicts. 8 loads an iteration.
+// Neighbouring threads, neighbouring words or quads: no conflicts. 8 loads an iteration, volatile, or the assembler would make
+// one of two that read the same place.
 extern "C" __global__ void __launch_bounds__(1024) shared_words(int iterations, u32* out, u64* clocks) {
   __shared__ u32 tile[8192];
   for (int i = threadIdx.x; i < 8192; i += blockDim.x) tile[i] = u32(i);
@@ -92,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(1024) shared_words(int iterations, 
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       u32 v;
-      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address + 4096 * (j & 3)));
+      asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(v) : "r"(address + 4096 * (j & 3)));
       sum ^= v;
     }
   }
@@ -110,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(1024) shared_quads(int iterations, 
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       Quad v;
-      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address + 16384 * (j & 1)));
+      asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address + 16384 * (j & 1)));
       sum ^= v.x ^ v.y ^ v.z ^ v.w;
     }
   }
@@ -148,6 +149,9 @@ extern "C" __global__ void __launch_bounds__(1024) half2_multiply_adds(int itera
   finish(start, clocks);
 }
 
+__device__ inline u32 bits_of(float v) { return __float_as_uint(v); }
+__device__ inline u32 bits_of(int v) { return u32(v); }
+
 // mma.sync with fp32 (int32) sums: four independent tiles a warp, four products an iteration and tile. Operands are
 // pseudo-random bits, or zeros, as `data` says.
 #define MMA_KERNEL(name, registers_a, registers_b, instruction, sum_type, constraint)                                        \
@@ -166,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(1024) half2_multiply_adds(int itera
       }                                                                                                                      \
     u32 sum = 0;                                                                                                             \
     for (int j = 0; j < 4; ++j)                                                                                              \
-      for (int k = 0; k < 4; ++k) sum ^= u32(c[j][k] != 0);                                                                  \
+      for (int k = 0; k < 4; ++k) sum ^= bits_of(c[j][k]);                                                                   \
     keep(sum, out);                                                                                                          \
     finish(start, clocks);                                                                                                   \
   }
@@ -180,7 +184,7 @@ MMA_KERNEL(mma_int8, FOUR, TWO, "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32
 #elif __CUDA_ARCH__ >= 750
 MMA_KERNEL(mma_fp16, "{%4, %5}", "{%8}", "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", float, "f")
 #endif
-#if __CUDA_ARCH__ >= 890
+#if __CUDA_ARCH__ >= 890 && __CUDA_ARCH__ != 900  // Hopper's mma.sync has no fp8 of its own: it is taken apart into fp16
 MMA_KERNEL(mma_fp8, FOUR, TWO, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", float, "f")
 #endif
 )CUDA";

@@ -6,6 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <glob.h>
+
+#include <cstdio>
+#include <fstream>
+#include <map>
 #include <set>
 
 #include "bench/calibrate_kernels.h"
@@ -29,8 +34,44 @@ TEST(Calibrate, KernelsCompileForEveryArchitecture) {
     const auto has = [&](const char* name) { return code.find(name) != std::string::npos; };
     for (const char* name : {"nothing", "spin", "read", "chase_global", "chase_shared", "shared_words", "shared_quads", "fp32_multiply_adds", "half2_multiply_adds", "mma_fp16"}) EXPECT_TRUE(has(name)) << name << " on " << capability;
     EXPECT_EQ(has("mma_bf16"), capability >= 80);
-    EXPECT_EQ(has("mma_fp8"), capability >= 89);
+    EXPECT_EQ(has("mma_fp8"), capability == 89);
   }
+}
+
+// What is timed must be there: an assembler that sees through a loop leaves nothing to time.
+TEST(Calibrate, TheMachineCodeHasWhatIsTimed) {
+  const Nvrtc* nvrtc = nullptr;
+  if (const Status s = load_nvrtc(nvrtc); !s) GTEST_SKIP() << s.message();
+  glob_t found{};
+  const std::string pattern = std::string(FORETILE_BINARY_DIR) + "/python/lib/python3*/site-packages/nvidia/*/bin/nvdisasm";
+  const bool have = glob(pattern.c_str(), 0, nullptr, &found) == 0 && found.gl_pathc > 0;
+  const std::string disassembler = have ? found.gl_pathv[0] : "";
+  globfree(&found);
+  if (!have) GTEST_SKIP() << "no disassembler: " << pattern;
+  const std::string path = testing::TempDir() + "/foretile_calibration.cubin";
+  const std::string code = compile_plain(kCalibrationSource, 90, "calibration");
+  std::ofstream(path, std::ios::binary).write(code.data(), std::streamsize(code.size()));
+  FILE* pipe = popen((disassembler + " -c " + path).c_str(), "r");
+  ASSERT_TRUE(pipe);
+  std::map<std::string, std::map<std::string, int>> counts;  // by kernel and mnemonic's head
+  std::string kernel;
+  char line[512];
+  while (std::fgets(line, sizeof line, pipe)) {
+    const std::string text = line;
+    if (text.rfind(".text.", 0) == 0) kernel = text.substr(6, text.find(':') - 6);
+    for (const char* mnemonic : {"LDS.128", "LDS ", "LDS.U", "FFMA", "HFMA2", "HMMA", "IMMA", "LDG.E.128"})
+      if (text.find(std::string(" ") + mnemonic) != std::string::npos) ++counts[kernel][mnemonic];
+  }
+  pclose(pipe);
+  EXPECT_EQ(counts["shared_quads"]["LDS.128"] % 8, 0);
+  EXPECT_GE(counts["shared_quads"]["LDS.128"], 8);
+  EXPECT_EQ(counts["shared_words"]["LDS "] % 8, 0);
+  EXPECT_GE(counts["shared_words"]["LDS "], 8);
+  EXPECT_GE(counts["fp32_multiply_adds"]["FFMA"], 64);
+  EXPECT_GE(counts["half2_multiply_adds"]["HFMA2"], 64);
+  EXPECT_GE(counts["read"]["LDG.E.128"], 4);
+  for (const char* name : {"mma_fp16", "mma_bf16", "mma_tf32"}) EXPECT_GE(counts[name]["HMMA"], 16) << name;
+  EXPECT_GE(counts["mma_int8"]["IMMA"], 16);
 }
 
 Calibration of(const char* gpu, int capability, int sms, std::vector<Measured> facts) {
