@@ -186,8 +186,9 @@ class Explanation : private Page {
     line("  Instructions: {} multiply-adds a thread, its loads, and {} for each global load, from {} schedulers: {}.", c_.thread_m * c_.thread_n * c_.tile_k,
          cite("simt.load_instructions"), cite("sm.schedulers"), number(x_.step_issue));
     line("  L2: port {} B/clk, all SMs {} x {} B/clk: {}.", cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
-    line("  One block alone: two barriers ({}) and the longer of its multiply and the loads in flight ({} to {} clk x {}): {}.", cite("simt.step_clocks"),
-         cite("latency.l2"), cite("latency.dram"), cite("latency.load"), number(x_.step_latency));
+    const bool converts = size_of(o_.a) < 4 || size_of(o_.b) < 4;
+    line("  One block alone: two barriers ({}), its stores, and {} a load in flight ({} clk x {}): {}.", cite("simt.step_clocks"),
+         converts ? "its multiply after" : "the longer of its multiply and", cite("latency.dram"), cite("latency.load"), number(x_.step_latency));
     line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more).", number(x_.step));
   }
 
