@@ -1,0 +1,105 @@
+// Forecasts of the decode kernel, in plain chains and in dependent launches, against times recorded on an H200 and checked in
+// under bench/results/.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "foretile/device/catalogue.h"
+#include "model/model.h"
+#include "model/text.h"
+
+namespace foretile {
+namespace {
+
+const Operation kBf16 = catalogue::product(DType::bf16, DType::bf16);
+const Machine kH200 = load_machine("h200");
+
+Conditions chain(bool dependent) { return {.regime = Regime::burst, .dependent = dependent}; }
+
+struct Timed {
+  Problem problem;
+  Configuration configuration;
+  double seconds;
+};
+
+// Rows of a table whose configuration is a decode one, with the time that stands in `column`.
+std::vector<Timed> read(const std::string& name, const std::string& column) {
+  std::ifstream file(std::string(FORETILE_SOURCE_DIR) + "/bench/results/" + name);
+  EXPECT_TRUE(file) << name;
+  std::vector<Timed> runs;
+  std::vector<std::string> columns;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::vector<std::string> cells;
+    std::stringstream stream(line);
+    for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
+    if (columns.empty()) {
+      columns = cells;
+      continue;
+    }
+    const auto cell = [&](const std::string& wanted) { return cells.at(size_t(std::find(columns.begin(), columns.end(), wanted) - columns.begin())); };
+    std::string error;
+    const auto configuration = configuration_from(cell("configuration"), error);
+    EXPECT_TRUE(configuration) << error;
+    if (!configuration || configuration->family != Family::decode) continue;
+    const Problem p{std::atoll(cell("m").c_str()), std::atoll(cell("n").c_str()), std::atoll(cell("k").c_str())};
+    if (!why_not_on(kH200, kBf16, *configuration, p)) runs.push_back({p, *configuration, std::atof(cell(column).c_str()) * 1e-6});
+  }
+  return runs;
+}
+
+double quantile(std::vector<double> x, double share) {
+  std::sort(x.begin(), x.end());
+  return x.at(size_t(share * double(x.size() - 1)));
+}
+
+class Decode : public ::testing::TestWithParam<bool> {};  // dependent?
+
+// What the model picked, timed through the library's own calls.
+TEST_P(Decode, TimesOfThePicks) {
+  const std::vector<Timed> runs = read(GetParam() ? "decode_dependent_bf16_h200.csv" : "decode_plain_bf16_h200.csv", "us");
+  ASSERT_GT(runs.size(), 60u);
+  std::vector<double> errors;
+  for (const Timed& r : runs) errors.push_back(std::abs(forecast(kH200, kBf16, r.configuration, r.problem, chain(GetParam())).seconds / r.seconds - 1));
+  std::printf("%zu picks: median error %.1f %%, nine in ten within %.1f %%\n", errors.size(), 100 * quantile(errors, 0.5), 100 * quantile(errors, 0.9));
+  EXPECT_LT(quantile(errors, 0.5), 0.04);
+  EXPECT_LT(quantile(errors, 0.9), 0.12);
+}
+
+TEST_P(Decode, TimesOfEveryConfigurationAndTheChoice) {
+  std::map<std::tuple<i64, i64, i64>, std::vector<std::pair<double, double>>> shapes;
+  std::vector<double> errors;
+  for (const Timed& r : read("decode_configurations_bf16_h200.csv", GetParam() ? "dependent_us" : "plain_us")) {
+    if (std::find(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations), r.configuration) == std::end(catalogue::kConfigurations)) continue;
+    const double seconds = forecast(kH200, kBf16, r.configuration, r.problem, chain(GetParam())).seconds;
+    errors.push_back(std::abs(seconds / r.seconds - 1));
+    shapes[{r.problem.m, r.problem.n, r.problem.k}].emplace_back(seconds, r.seconds);
+  }
+  ASSERT_GT(errors.size(), 200u);
+  double sum = 0, worst = 1;
+  for (const auto& [shape, times] : shapes) {
+    double fastest = 1;
+    for (const auto& [forecasted, measured] : times) fastest = std::min(fastest, measured);
+    const double share = fastest / std::min_element(times.begin(), times.end())->second;
+    sum += std::log(share), worst = std::min(worst, share);
+  }
+  std::printf("%zu times: median error %.1f %%, nine in ten within %.1f %%; the choice over %zu shapes: geometric mean %.3f, worst %.3f\n", errors.size(), 100 * quantile(errors, 0.5),
+              100 * quantile(errors, 0.9), shapes.size(), std::exp(sum / double(shapes.size())), worst);
+  EXPECT_LT(quantile(errors, 0.5), 0.06);
+  EXPECT_GT(std::exp(sum / double(shapes.size())), 0.97);
+  EXPECT_GT(worst, 0.9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Chains, Decode, ::testing::Bool(), [](const auto& info) { return info.param ? "dependent" : "plain"; });
+
+}  // namespace
+}  // namespace foretile
