@@ -37,7 +37,7 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
-void add_ours(const std::string& path, std::vector<Time>& times) {
+void add_ours(const std::string& path, Family family, const char* microseconds, std::vector<Time>& times) {
   const Operation o = catalogue::product(DType::bf16, DType::bf16);
   std::ifstream file(path);
   if (!file) throw std::runtime_error(path + " is missing");
@@ -59,8 +59,8 @@ void add_ours(const std::string& path, std::vector<Time>& times) {
     const auto c = configuration_from(cell("configuration"), error);
     if (!c) throw std::runtime_error(path + ": " + error);
     t.configuration = *c;
-    t.seconds = std::atof(cell("microseconds").c_str()) * 1e-6;
-    if (c->family != Family::sm90 || why_not(o, *c, t.problem)) continue;  // measured before a rule changed
+    t.seconds = std::atof(cell(microseconds).c_str()) * 1e-6;
+    if (c->family != family || !(t.seconds > 0) || why_not(o, *c, t.problem)) continue;  // measured before a rule changed
     if (const std::string chain = cell("chain"); !chain.empty() && chain != "plain") continue;
     if (const std::string group = cell("raster_group"); !group.empty()) {
       const LaunchShape shape = launch_shape(o, *c, t.problem, 132);
@@ -83,7 +83,14 @@ bool held_out(const Problem& p) {
 
 std::vector<Time> our_times(const std::string& bench_results) {
   std::vector<Time> times;
-  for (const char* name : {"configurations_h200.csv", "few_rows_h200.csv"}) add_ours(bench_results + "/" + name, times);
+  for (const char* name : {"configurations_h200.csv", "few_rows_h200.csv"}) add_ours(bench_results + "/" + name, Family::sm90, "microseconds", times);
+  return times;
+}
+
+std::vector<Time> decode_times(const std::string& bench_results, bool dependent) {
+  std::vector<Time> times;
+  add_ours(bench_results + "/decode_configurations_bf16_h200.csv", Family::decode, dependent ? "dependent_us" : "plain_us", times);
+  for (Time& t : times) t.dependent = dependent;
   return times;
 }
 

@@ -1,6 +1,7 @@
 // Fits a machine file's constants to recorded times, from scratch and always to the same result.
 //
 //   foretile_fit sm90              [sm90] and what goes with it, to our kernels' times in bench/results
+//   foretile_fit decode            [decode], decode_dependent: [decode_dependent]; the decode kernel's times there
 //   foretile_fit library           [library], to public times of the vendor's library in the folder FORETILE_DATA
 //   ... --check                    exit 1 where machines/h200.toml says something else
 //
@@ -68,6 +69,21 @@ constexpr Constant kLibrary[] = {
     {"library.burst_power", FORETILE_MEMBER(library.burst_power), 0.3, 0.01, 2},
     {"library.burst", FORETILE_MEMBER(library.burst_seconds), 3e-3, 1e-5, 1},
 };
+#define FORETILE_DECODE(section)                                                                              \
+  {                                                                                                           \
+    {#section ".dram_efficiency", FORETILE_MEMBER(section.dram_efficiency), 0.9, 0.5, 1},                     \
+    {#section ".launch", FORETILE_MEMBER(section.launch_seconds), 2e-6, 1e-8, 1e-4},                          \
+    {#section ".latency_clocks", FORETILE_MEMBER(section.latency_clocks), 1800, 100, 20000},                  \
+    {#section ".power", FORETILE_MEMBER(section.power), 4, 1, 16},                                            \
+    {#section ".stage_clocks", FORETILE_MEMBER(section.stage_clocks), 100, 1, 2000},                          \
+    {#section ".epilogue_clocks", FORETILE_MEMBER(section.epilogue_clocks), 300, 1, 10000},                   \
+    {#section ".round_clocks", FORETILE_MEMBER(section.round_clocks), 100, 1, 5000},                          \
+    {#section ".round_shown", FORETILE_MEMBER(section.round_shown), 0.5, 0.01, 4},                            \
+    {#section ".exchange_clocks", FORETILE_MEMBER(section.exchange_clocks), 500, 1, 10000},                   \
+    {#section ".exchange_clocks_per_kib", FORETILE_MEMBER(section.exchange_clocks_per_kib), 150, 1, 5000},    \
+    {#section ".wave", FORETILE_MEMBER(section.wave_seconds), 3e-6, 1e-8, 1e-4},                              \
+  }
+constexpr Constant kDecode[] = FORETILE_DECODE(decode), kDecodeDependent[] = FORETILE_DECODE(decode_dependent);
 #undef FORETILE_MEMBER
 
 // Three significant digits: what the machine file says, and what the search walks on.
@@ -152,7 +168,7 @@ template <size_t Count> void descend(Machine& machine, const Constant (&constant
   fmt::print(stderr, "\n");
 }
 
-void report(const Machine& machine, const char* name, const std::vector<Time>& times, const Forecaster& forecast) {
+void report(const Machine& machine, const std::string& name, const std::vector<Time>& times, const Forecaster& forecast) {
   std::vector<double> all;
   for (const Time& t : times) all.push_back(std::abs(forecast(machine, t) / t.seconds - 1));
   if (all.empty()) return;
@@ -191,6 +207,7 @@ template <size_t Count> int fit(const Constant (&constants)[Count], const std::v
     for (const Time& t : times)
       if (is(t) && held_out(t.problem)) apart.push_back(t);
     report(machine, name, apart, forecast);
+    if (!equal) report(stated, fmt::format("{}, as the file says", name), apart, forecast);
   }
   return check && !equal ? 1 : 0;
 }
@@ -198,14 +215,20 @@ template <size_t Count> int fit(const Constant (&constants)[Count], const std::v
 int run(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   const bool check = argc > 2 && std::string(argv[2]) == "--check";
-  if ((what != "sm90" && what != "library") || argc > 3 || (argc == 3 && !check)) {
-    fmt::print(stderr, "usage: foretile_fit sm90|library [--check]\n");
+  if ((what != "sm90" && what != "decode" && what != "decode_dependent" && what != "library") || argc > 3 || (argc == 3 && !check)) {
+    fmt::print(stderr, "usage: foretile_fit sm90|decode|decode_dependent|library [--check]\n");
     return 2;
   }
   if (what == "sm90") {
     const Operation o = catalogue::product(DType::bf16, DType::bf16);
     return fit(kSm90, our_times(FORETILE_SOURCE_DIR "/bench/results"), [o](const Machine& m, const Time& t) { return forecast(m, o, t.configuration, t.problem, {.regime = t.regime}).seconds; },
                {{"M <= 96", [](const Time& t) { return t.problem.m <= 96; }}, {"M > 96", [](const Time& t) { return t.problem.m > 96; }}}, check);
+  }
+  if (what != "library") {
+    const Operation o = catalogue::product(DType::bf16, DType::bf16);
+    const bool dependent = what == "decode_dependent";
+    const auto seconds = [o](const Machine& m, const Time& t) { return forecast(m, o, t.configuration, t.problem, {.regime = t.regime, .dependent = t.dependent}).seconds; };
+    return fit(dependent ? kDecodeDependent : kDecode, decode_times(FORETILE_SOURCE_DIR "/bench/results", dependent), seconds, {{"M = 1 to 96", [](const Time&) { return true; }}}, check);
   }
   const char* folder = std::getenv("FORETILE_DATA");
   if (!folder || !*folder) throw std::runtime_error("FORETILE_DATA names no folder with library times");
