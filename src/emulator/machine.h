@@ -189,13 +189,14 @@ struct Block {
   bool grid_waited = false, triggered = false;
   Agent grid_agent = kNobody;
   std::vector<Thread*> register_waiters;
-  struct ShownLoad {
+  struct ShownWrite {
     std::string name;
-    u32 barrier, phase, span, boxes, in_flight;
+    const MbarrierState* barrier;
+    u32 phase, span, count, in_flight;
     u64 bytes;
   };
-  u32 process = 0, load_track = 0, store_track = 0;  // on the timeline, with the loads in flight
-  std::vector<ShownLoad> loads;
+  u32 process = 0, load_track = 0, store_track = 0, cluster_track = 0;  // on the timeline, with the writes in flight that signal a barrier
+  std::vector<ShownWrite> writes;
 
   u32 index_in_grid() const { return index - grid->first_block; }
 };
@@ -388,7 +389,7 @@ class Machine {
   void show_wake(Thread& t);
   std::string name_of_shared(const Block& block, u32 address) const;
   EventArguments box_arguments(const Block& block, u32 address, BoxCorner corner, Site site) const;
-  u32 show_load(Block& block, const char* call, u32 destination, const MbarrierState& barrier, BoxCorner corner, u32 blocks, u64 bytes, Site site);
+  u32 show_write(Block& from, const char* call, u32 destination, const MbarrierState& barrier, u64 bytes, EventArguments arguments);
   void show_landed(Block& block, u32 span);
   u32 show_store(Block& block, u32 source, BoxCorner corner, u32 group, u64 bytes, Site site);
   void show_multiply(Block& block, Warpgroup& g, const MatrixMultiply& op);

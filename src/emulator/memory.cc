@@ -189,22 +189,24 @@ void Machine::store_cluster_async(u32 destination, float value, u32 barrier, Sit
   if (rank >= t.cluster->blocks.size()) fail("cluster", site, fmt::format("{} at {} to block {} of a cluster of {}", kCall, name_site(site), rank, t.cluster->blocks.size()));
   if (barrier >> kRankShift != rank) fail("cluster", site, fmt::format("{} at {}: the data goes to block {} of the cluster, its barrier lies in block {}; must be the same", kCall, name_site(site), rank, barrier >> kRankShift));
   Block& target = *t.cluster->blocks[rank];
-  if (target.live == 0) fail("exit", site, fmt::format("{} at {} into block {}, all of whose threads have returned", kCall, name_site(site), target.index));
+  if (target.live == 0) fail("exit", site, fmt::format("{} at {} into {}, all of whose threads have returned", kCall, name_site(site), name_block(target)));
   shared_bytes(target, address, sizeof value, sizeof value, kCall, site);
   check_barrier_ready(find_barrier(target, counted, kCall, site), t.view(), true, site);
   ++target.copies;
   View view = t.view();
   ++t.epoch;
   const u32 id = site_id(site), offset = counted - kSharedBase;
-  submit([this, &target, address, value, offset, view = std::move(view), id, site] {
+  const u32 span = timeline_ ? show_write(*t.block, kCall, address, target.barriers.at(offset), sizeof value, EventArguments().add("at", name_site(site))) : 0;
+  submit([this, &target, address, value, offset, view = std::move(view), id, site, span, from = t.block] {
     MbarrierState& b = target.barriers.at(offset);
     const Access a{b.agent, b.first_epoch + b.phase + 1, id, true, false};
     b.last_copy = a.epoch;
-    if (target.live == 0) fail("exit", site, fmt::format("{} at {} lands in block {}, all of whose threads have returned", kCall, name_site(site), target.index));
+    if (target.live == 0) fail("exit", site, fmt::format("{} at {} lands in {}, all of whose threads have returned", kCall, name_site(site), name_block(target)));
     if (options_.races) touch_shared(target, address - kSharedBase, sizeof value, a, view);
     std::memcpy(target.shared.data() + (address - kSharedBase), &value, sizeof value);
     --target.copies;
     complete_transaction(target, offset, sizeof value, site);
+    if (span) show_landed(*from, span);
   });
 }
 

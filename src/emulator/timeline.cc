@@ -145,6 +145,7 @@ void Machine::show_block(Block& b) {
   for (Warpgroup& g : b.warpgroups) g.track = timeline_->add_track(b.process, fmt::format("wgmma, warpgroup {}", g.index));
   b.load_track = timeline_->add_track(b.process, "TMA loads");
   b.store_track = timeline_->add_track(b.process, "TMA stores");
+  b.cluster_track = timeline_->add_track(b.process, "stores to peers");
 }
 
 void Machine::show_exit(Thread& t) {
@@ -202,23 +203,23 @@ EventArguments Machine::box_arguments(const Block& block, u32 address, BoxCorner
   return EventArguments().add("at", name_site(site)).add("shared memory", name_shared(block, address - kSharedBase)).add("inner", corner.inner).add("row", corner.row).add("batch", corner.batch);
 }
 
-// Boxes into one named place that signal one phase, such as the slabs of a tile, are one span while any of them is in flight.
-u32 Machine::show_load(Block& block, const char* call, u32 destination, const MbarrierState& barrier, BoxCorner corner, u32 blocks, u64 bytes, Site site) {
-  const std::string name = fmt::format("{}: {}", call, name_of_shared(block, destination));
-  for (Block::ShownLoad& s : block.loads)
-    if (s.barrier == barrier.offset && s.phase == barrier.phase && s.name == name) return ++s.boxes, ++s.in_flight, s.bytes += bytes, s.span;
-  EventArguments arguments = box_arguments(block, destination, corner, site);
-  arguments.add("barrier", name_shared(barrier)).add("phase", barrier.phase).add("blocks", std::popcount(blocks));
-  const u32 span = timeline_->open(block.load_track, progress_, name, "copy", arguments);
-  block.loads.push_back({name, barrier.offset, barrier.phase, span, 1, 1, bytes});
+// Writes into one named place that signal one phase, such as the boxes of a tile, are one span while any of them is in flight.
+u32 Machine::show_write(Block& from, const char* call, u32 destination, const MbarrierState& barrier, u64 bytes, EventArguments arguments) {
+  const std::string name = fmt::format("{}: {}", call, name_of_shared(from, destination));
+  for (Block::ShownWrite& s : from.writes)
+    if (s.barrier == &barrier && s.phase == barrier.phase && s.name == name) return ++s.count, ++s.in_flight, s.bytes += bytes, s.span;
+  arguments.add("barrier", name_shared(barrier)).add("phase", barrier.phase);
+  if (barrier.block != &from) arguments.add("to", name_block(*barrier.block));
+  const u32 span = timeline_->open(call == std::string_view("store_cluster_async") ? from.cluster_track : from.load_track, progress_, name, "copy", arguments);
+  from.writes.push_back({name, &barrier, barrier.phase, span, 1, 1, bytes});
   return span;
 }
 
 void Machine::show_landed(Block& block, u32 span) {
-  const auto load = std::find_if(block.loads.begin(), block.loads.end(), [&](const Block::ShownLoad& s) { return s.span == span; });
-  if (--load->in_flight > 0) return;
-  timeline_->close(span, progress_, EventArguments().add("boxes", load->boxes).add("bytes", i64(load->bytes)));
-  block.loads.erase(load);
+  const auto written = std::find_if(block.writes.begin(), block.writes.end(), [&](const Block::ShownWrite& s) { return s.span == span; });
+  if (--written->in_flight > 0) return;
+  timeline_->close(span, progress_, EventArguments().add("writes", written->count).add("bytes", i64(written->bytes)));
+  block.writes.erase(written);
 }
 
 u32 Machine::show_store(Block& block, u32 source, BoxCorner corner, u32 group, u64 bytes, Site site) {

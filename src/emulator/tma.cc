@@ -156,7 +156,8 @@ void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, 
   View view = t.view();
   ++t.epoch;
   const u32 id = site_id(site);
-  const u32 span = timeline_ ? show_load(*t.block, call, destination, targets[0]->barriers.at(offset), corner, blocks, box.bytes, site) : 0;
+  const u32 span = timeline_ ? show_write(*t.block, call, destination, targets[0]->barriers.at(offset), box.bytes,
+                                          box_arguments(*t.block, destination, corner, site).add("blocks", std::popcount(blocks))) : 0;
   submit([this, box, view = std::move(view), targets, destination, offset, id, site, call, span, from = t.block] {
     thread_local std::vector<u8> buffer;
     buffer.resize(box.bytes);

@@ -86,7 +86,7 @@ TEST_F(InTimeline, ShowsWhatTheRunDid) {
     ASSERT_EQ(report.text(), "no findings");
     expect_well_formed(events);
     const std::vector<json> loads = spans(events, "copy", "tma_load"), stores = spans(events, "copy", "tma_store"), multiplies = spans(events, "multiply");
-    EXPECT_EQ(sum(loads, "boxes"), report.counters.tma_loads);
+    EXPECT_EQ(sum(loads, "writes"), report.counters.tma_loads);
     EXPECT_EQ(sum(loads, "bytes"), report.counters.tma_load_bytes);
     EXPECT_EQ(stores.size(), report.counters.tma_stores);
     EXPECT_EQ(sum(multiplies, "wgmmas"), report.counters.wgmmas);
@@ -130,6 +130,17 @@ TEST_F(InTimeline, NamesStagesTilesAndRolesOfTheProductionKernel) {
   std::set<std::pair<int, int>> corners;
   for (const json& e : spans(events, "copy", "tma_store")) corners.insert({e.at("args").at("row").get<int>(), e.at("args").at("inner").get<int>()});
   EXPECT_TRUE(corners.count({128, 128}));
+}
+
+TEST_F(InTimeline, ShowsPartialSumsOnTheirWayToAPeer) {
+  const std::vector<json> events = events_of([&](Timeline& timeline) {
+    Options o;
+    o.timeline = &timeline;
+    const Configuration c = catalogue::decode(16, 64, 128, 5, 2);
+    EXPECT_EQ(run_product(catalogue::product(DType::bf16, DType::bf16), c, {.m = 10, .n = 64, .k = 400}, {}, o, 2).failure(), "");
+  });
+  expect_well_formed(events);
+  EXPECT_FALSE(spans(events, "copy", "store_cluster_async").empty());
 }
 
 TEST_F(InTimeline, OfADeadlockEndsWithTheWaitsThatCannotEnd) {
