@@ -61,8 +61,17 @@ Status check_capture(const Driver& driver, cuda::Stream stream, bool& capturing)
 
 }  // namespace
 
-// Takes every operation on every GPU: what it cannot compute, no other configuration can.
+// Takes every operation on every GPU, gated products apart: what it cannot compute, no other configuration can.
 constexpr Configuration kPortable = catalogue::simt(128, 128, 8, 8, 8);
+// The same of gated products.
+constexpr Configuration kGated = catalogue::decode(16, 64, 128, 5);
+
+std::string why_not_gated(const DeviceInfo& device, const CheckedCall& x) {
+  if (device.compute_capability != 90) return fmt::format("device {} ({}) has no kernel for gated products: they need compute capability 9.0 (Hopper)", device.ordinal, device.name);
+  if (x.problem.k == 0) return "gated products need something to multiply: K above 0, and an alpha that is not 0 on the host";
+  const char* reason = why_not(x.operation, kGated, x.problem);
+  return reason ? fmt::format("gated products take the decode family alone, and {}", reason) : std::string();
+}
 
 Status choose_configuration(const DeviceInfo& device, const Matmul& call, const CheckedCall& x, Configuration& configuration) {
   if (device.compute_capability < 70)
@@ -70,10 +79,12 @@ Status choose_configuration(const DeviceInfo& device, const Matmul& call, const 
                                            device.compute_capability / 10, device.compute_capability % 10)};
   if (call.sm_budget > device.sms)
     return {Code::invalid_argument, fmt::format("sm_budget is {}; allowed: 0 (all) to {}, the SMs of device {}", call.sm_budget, device.sms, device.ordinal)};
+  if (x.operation.gating != Gating::none)
+    if (const std::string reason = why_not_gated(device, x); !reason.empty()) return {Code::unsupported, reason};
   // With nothing to multiply (K = 0, alpha = 0) no configuration matters: the portable kernel finishes D.
   if (call.configuration && x.problem.k > 0) {
     configuration = *call.configuration;
-  } else if (const char* reason = why_not(x.operation, kPortable, x.problem)) {  // too large for any
+  } else if (const char* reason = x.operation.gating == Gating::none ? why_not(x.operation, kPortable, x.problem) : nullptr) {  // too large for any
     return {Code::unsupported, fmt::format("m {}, n {}, k {}, batch {}: {}", x.problem.m, x.problem.n, x.problem.k, x.problem.batch, reason)};
   } else {
     const Machine* machine = machine_for_device(device.name, device.compute_capability, device.sms);
