@@ -94,6 +94,13 @@ void Gpu::set_bytes(void* to, unsigned char value, std::size_t bytes) const {
   check(driver_->context_synchronize(), "cuCtxSynchronize");  // memset is asynchronous towards the host
 }
 
+void Gpu::copy(void* to, const void* from, std::size_t bytes) const {
+  if (!bytes) return;
+  synchronize();
+  check(driver_->copy_on_device(reinterpret_cast<cuda::DevicePointer>(to), reinterpret_cast<cuda::DevicePointer>(from), bytes), "cuMemcpyDtoD");
+  check(driver_->context_synchronize(), "cuCtxSynchronize");
+}
+
 void Gpu::load_kernels() {
   const std::string source = std::string("#include \"foretile/device/arguments.h\"\n#include \"foretile/device/operation.h\"\nusing namespace foretile;\n") +
                              kKernelPrelude + kSharedStructs + "\n" + kKernelSource;

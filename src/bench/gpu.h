@@ -53,6 +53,7 @@ class Gpu {
   void upload(void* to, const void* from, std::size_t bytes) const;
   void download(void* to, const void* from, std::size_t bytes) const;
   void set_bytes(void* to, unsigned char value, std::size_t bytes) const;
+  void copy(void* to, const void* from, std::size_t bytes) const;  // on the device
 
   // Launches a helper kernel on the stream; `parameters` are pointers to the arguments.
   void launch(const char* kernel, int blocks, int threads, std::vector<void*> parameters) const;

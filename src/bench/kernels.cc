@@ -154,20 +154,34 @@ __device__ inline double activation_of(Activation f, double x) {
   }
 }
 
-// Turns (sum, error) into the ends of the interval that D, rounded to its type, must lie in. C is read here, before the
-// call under test may overwrite it.
+__device__ inline i64 columns_of_d(const ExpectArguments& e) { return e.operation.gating == Gating::none ? e.n : e.n / 2; }
+// The product's column that a column of D comes from: its gate's, where there are gates.
+__device__ inline i64 column_of_product(const ExpectArguments& e, i64 column) { return e.operation.gating == Gating::interleaved ? 2 * column : column; }
+__device__ inline i64 column_of_factor(const ExpectArguments& e, i64 column) { return e.operation.gating == Gating::interleaved ? 2 * column + 1 : e.n / 2 + column; }
+
+// Before the activation. C is read here.
+__device__ inline Approximate scaled(const ExpectArguments& e, i64 batch, i64 m, i64 n) {
+  const Operation& o = e.operation;
+  const i64 i = (batch * e.m + m) * e.n + n;
+  Approximate v{0, 0};
+  if (e.alpha != 0) v.becomes(e.alpha * e.sum[i], fabs(e.alpha) * e.error[i]);
+  if (o.has_c && e.beta != 0) {
+    Approximate term{0, 0};
+    term.becomes(e.beta * to_float_any(o.c, e.c.data, batch * e.c.batch_stride + m * e.c.ld + n), 0);
+    v.becomes(v.value + term.value, v.error + term.error);
+  }
+  if (o.has_bias) v.becomes(v.value + to_float_any(o.bias, e.bias.data, batch * e.bias.batch_stride + n), v.error);
+  return v;
+}
+
+// Turns (sum, error) into the ends of the interval that D, rounded to its type, must lie in, before the call under test may
+// overwrite C. A thread reads and writes the places of its own element's columns alone.
 extern "C" __global__ void expect(ExpectArguments e) {
   const Operation& o = e.operation;
-  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < e.m * e.n * e.batch; i += i64(gridDim.x) * blockDim.x) {
-    const i64 n = i % e.n, m = i / e.n % e.m, batch = i / (e.n * e.m);
-    Approximate v{0, 0};
-    if (e.alpha != 0) v.becomes(e.alpha * e.sum[i], fabs(e.alpha) * e.error[i]);
-    if (o.has_c && e.beta != 0) {
-      Approximate term{0, 0};
-      term.becomes(e.beta * to_float_any(o.c, e.c.data, batch * e.c.batch_stride + m * e.c.ld + n), 0);
-      v.becomes(v.value + term.value, v.error + term.error);
-    }
-    if (o.has_bias) v.becomes(v.value + to_float_any(o.bias, e.bias.data, batch * e.bias.batch_stride + n), v.error);
+  const i64 columns = columns_of_d(e);
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < e.m * columns * e.batch; i += i64(gridDim.x) * blockDim.x) {
+    const i64 column = i % columns, m = i / columns % e.m, batch = i / (columns * e.m), n = column_of_product(e, column);
+    Approximate v = scaled(e, batch, m, n);
     if (o.activation == Activation::relu) {
       v.value = activation_of(o.activation, v.value);
     } else if (o.activation != Activation::none) {
@@ -175,18 +189,24 @@ extern "C" __global__ void expect(ExpectArguments e) {
       v.value = activation_of(o.activation, before);
       v.error = 1.13 * v.error + 0x1p-20 * fabs(before) + 0x1p-149;  // steepest slope; erff, tanhf, expf and a few roundings
     }
-    if (o.has_residual) v.becomes(v.value + to_float_any(o.residual, e.residual.data, batch * e.residual.batch_stride + m * e.residual.ld + n), v.error);
-    e.sum[i] = rounded(o.d, v.value - v.error);
-    e.error[i] = rounded(o.d, v.value + v.error);
+    if (o.gating != Gating::none) {
+      const Approximate factor = scaled(e, batch, m, column_of_factor(e, column));
+      v.becomes(v.value * factor.value, v.error * fabs(factor.value) + factor.error * fabs(v.value) + v.error * factor.error);
+    }
+    if (o.has_residual) v.becomes(v.value + to_float_any(o.residual, e.residual.data, batch * e.residual.batch_stride + m * e.residual.ld + column), v.error);
+    const i64 at = (batch * e.m + m) * e.n + n;
+    e.sum[at] = rounded(o.d, v.value - v.error);
+    e.error[at] = rounded(o.d, v.value + v.error);
   }
 }
 
 extern "C" __global__ void compare(ExpectArguments e, Verdict* verdict) {
   u64 wrong = 0, first = ~0ull;
   float worst = 0;
-  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < e.m * e.n * e.batch; i += i64(gridDim.x) * blockDim.x) {
-    const i64 n = i % e.n, m = i / e.n % e.m, batch = i / (e.n * e.m);
-    const double d = to_float_any(e.operation.d, e.d.data, batch * e.d.batch_stride + m * e.d.ld + n), low = e.sum[i], high = e.error[i];
+  const i64 columns = columns_of_d(e);
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < e.m * columns * e.batch; i += i64(gridDim.x) * blockDim.x) {
+    const i64 column = i % columns, m = i / columns % e.m, batch = i / (columns * e.m), at = (batch * e.m + m) * e.n + column_of_product(e, column);
+    const double d = to_float_any(e.operation.d, e.d.data, batch * e.d.batch_stride + m * e.d.ld + column), low = e.sum[at], high = e.error[at];
     const bool right = low != low ? d != d : d >= low && d <= high;
     if (!right) {
       ++wrong;

@@ -32,16 +32,16 @@ FORETILE_SHARED_WITH_KERNELS(
       double* error;    // [batch][m][n]: how far an fp32 kernel may be off
     };
     struct ExpectArguments {
-      i64 m, n, batch;
+      i64 m, n, batch;  // of the product: gated, D has n / 2 columns
       Operation operation;
       MatrixArgument c, bias, residual, d;
       double alpha, beta;
-      double* sum;      // becomes the lower end of what D may be
+      double* sum;      // becomes the lower end of what D may be, where the product's column stands (gated: the gate's)
       double* error;    // becomes the upper end
     };
     struct Verdict {
       u64 wrong;        // elements outside their interval
-      u64 first;        // index (batch * m + row) * n + column of the first of them
+      u64 first;        // of the first of them, in D: (batch * m + row) * columns + column
       float worst;      // largest distance from the middle as a part of half the interval, over elements that are right
       u32 unused;
       u64 touched;      // guard bytes that changed

@@ -25,9 +25,22 @@ Matrix matrix_of(const OperandPlan& x, void* data, bool transposed = false) { re
 Matmul describe(const VerifyCase& v) {
   Matmul call;
   call.m = v.problem.m, call.n = v.problem.n, call.k = v.problem.k, call.batch = v.problem.batch;
-  call.activation = v.operation.activation;
+  call.activation = v.operation.activation, call.gating = v.operation.gating;
+  call.batch_invariant = v.batch_invariant;
+  call.dependent = v.chain != Chain::none, call.weights_ready = v.weights_ready;
   call.sm_budget = v.sm_budget;
   call.alpha = Scalar(v.alpha), call.beta = Scalar(v.beta);
+  return call;
+}
+
+// A product of zeros that writes its residual, laid out like the case's A, into that A.
+constexpr i64 kFeedDepth = 64;
+Matmul describe_feed(const VerifyCase& v, void* zeros, void* values, void* a) {
+  Matmul call;
+  call.m = v.a.rows, call.n = v.a.columns, call.k = kFeedDepth, call.batch = v.a.batch_stride ? v.a.batches : 1;
+  call.dependent = true;
+  call.a = call.b = Matrix(zeros, v.a.type);
+  call.residual = matrix_of(v.a, values), call.d = matrix_of(v.a, a);
   return call;
 }
 
@@ -57,6 +70,13 @@ Matmul call_of(const VerifyCase& v, int device) {
   if (v.alpha_on_device) call.alpha = Scalar::on_device(reinterpret_cast<float*>(u64(1) << 39));
   if (v.beta_on_device) call.beta = Scalar::on_device(reinterpret_cast<float*>((u64(1) << 39) + 4));
   if (v.configuration) call.configuration = &*v.configuration;
+  return call;
+}
+
+Matmul feed_of(const VerifyCase& v, int device) {
+  const auto pointer = [&](u64 number, i64 offset) { return reinterpret_cast<void*>((u64(1) << 40) + (number << 36) + u64(offset * size_of(v.a.type))); };
+  Matmul call = describe_feed(v, pointer(0, 0), pointer(1, v.a.offset), pointer(2, v.a.offset));
+  call.device = device;
   return call;
 }
 
@@ -93,6 +113,14 @@ PlacedCase::PlacedCase(const Gpu& gpu, const VerifyCase& c, bool exact_allocatio
   if (o.has_bias) input(&PlacedCase::bias_, case_.bias, 4, false);
   if (o.has_residual) input(&PlacedCase::residual_, case_.residual, 5, false);
 
+  if (case_.chain != Chain::none) {
+    const std::size_t zeros = std::size_t(std::max(case_.a.rows, case_.a.columns) * kFeedDepth * size_of(o.a)), bytes = std::size_t(a_.bytes);
+    zeros_ = Buffer(gpu_, zeros), values_ = Buffer(gpu_, bytes), nan_ = Buffer(gpu_, bytes);
+    gpu_.set_bytes(zeros_.data(), 0, zeros);
+    gpu_.set_bytes(nan_.data(), 0xFF, bytes);
+    gpu_.copy(values_.data(), a_.buffer.data(), bytes);
+  }
+
   place(d_, case_.d, exact_allocations, reuse, &PlacedCase::d_);
   const float scalars[2] = {case_.alpha, case_.beta};
   scalars_ = Buffer(gpu_, sizeof scalars);
@@ -100,7 +128,7 @@ PlacedCase::PlacedCase(const Gpu& gpu, const VerifyCase& c, bool exact_allocatio
   verdict_ = Buffer(gpu_, sizeof(Verdict));
   const Verdict fresh{0, ~u64(0), 0, 0, 0, ~u64(0)};
   gpu_.upload(verdict_.data(), &fresh, sizeof fresh);
-  GuardArguments guard{d_.buffer.bytes_at(0), d_.bytes, d_.data_offset, p.m, p.n, d_.plan.ld, p.batch, d_.plan.batch_stride, size_of(o.d), kGuardSeed, static_cast<Verdict*>(verdict_.data())};
+  GuardArguments guard{d_.buffer.bytes_at(0), d_.bytes, d_.data_offset, p.m, d_.plan.columns, d_.plan.ld, p.batch, d_.plan.batch_stride, size_of(o.d), kGuardSeed, static_cast<Verdict*>(verdict_.data())};
   gpu_.launch("guard_write", gpu_.info().sms * 8, 256, {&guard});
   fill(d_, 6, !(case_.c_is_d && case_.beta != 0));
   if (case_.c_is_d && small(case_)) {
@@ -108,9 +136,8 @@ PlacedCase::PlacedCase(const Gpu& gpu, const VerifyCase& c, bool exact_allocatio
     gpu_.download(d_before_.data(), d_.buffer.data(), d_before_.size());
   }
 
-  const i64 outputs = p.m * p.n * p.batch;
-  if (outputs == 0) return;
-  const std::size_t bytes = std::size_t(outputs) * sizeof(double);
+  if (case_.outputs() == 0) return;
+  const std::size_t bytes = std::size_t(p.m * p.n * p.batch) * sizeof(double);
   for (Buffer PlacedCase::*member : {&PlacedCase::sum_, &PlacedCase::error_}) {
     if (reuse && (reuse->*member).size() >= bytes) this->*member = std::move(reuse->*member);
     else this->*member = Buffer(gpu_, bytes + bytes / 4);
@@ -152,27 +179,50 @@ Matmul PlacedCase::call() const {
   return call;
 }
 
+Matmul PlacedCase::feed(const Buffer& values) const {
+  Matmul call = describe_feed(case_, zeros_.data(), values.bytes_at(a_.data_offset), a_.data());
+  call.device = gpu_.device();
+  call.stream = gpu_.stream();
+  return call;
+}
+
+Status PlacedCase::run(const std::function<Status(const Matmul&)>& product) const {
+  if (case_.chain == Chain::none) return product(call());
+  Status s;
+  if (s) s = product(feed(nan_));
+  gpu_.synchronize();  // B and all else that is read is complete
+  if (s) s = product(feed(values_));
+  if (s) s = product(call());
+  if (s && case_.chain == Chain::between) {
+    s = product(feed(nan_));
+    gpu_.synchronize();
+    if (s) s = product(feed(values_));
+  }
+  return s;
+}
+
 std::string PlacedCase::judge(double& worst) {
   const Problem& p = case_.problem;
   const Operation& o = case_.operation;
   Verdict* verdict = static_cast<Verdict*>(verdict_.data());
-  GuardArguments guard{d_.buffer.bytes_at(0), d_.bytes, d_.data_offset, p.m, p.n, d_.plan.ld, p.batch, d_.plan.batch_stride, size_of(o.d), kGuardSeed, verdict};
+  GuardArguments guard{d_.buffer.bytes_at(0), d_.bytes, d_.data_offset, p.m, d_.plan.columns, d_.plan.ld, p.batch, d_.plan.batch_stride, size_of(o.d), kGuardSeed, verdict};
   gpu_.launch("guard_check", gpu_.info().sms * 8, 256, {&guard});
   ExpectArguments e = expectation();
-  if (p.m * p.n * p.batch > 0) gpu_.launch("compare", gpu_.info().sms * 8, 256, {&e, &verdict});
+  if (case_.outputs() > 0) gpu_.launch("compare", gpu_.info().sms * 8, 256, {&e, &verdict});
   Verdict v;
   gpu_.download(&v, verdict, sizeof v);
 
   std::string text;
   if (v.wrong) {
-    const i64 column = i64(v.first) % p.n, row = i64(v.first) / p.n % p.m, batch = i64(v.first) / (p.n * p.m);
+    const i64 columns = d_.plan.columns, column = i64(v.first) % columns, row = i64(v.first) / columns % p.m, batch = i64(v.first) / (columns * p.m);
+    const i64 of_product = (batch * p.m + row) * p.n + (o.gating == Gating::interleaved ? 2 * column : column);
     double low = 0, high = 0;
     u8 bits[8] = {};
     const i64 at = batch * d_.argument().batch_stride + row * d_.plan.ld + column;
-    gpu_.download(&low, e.sum + v.first, sizeof low);
-    gpu_.download(&high, e.error + v.first, sizeof high);
+    gpu_.download(&low, e.sum + of_product, sizeof low);
+    gpu_.download(&high, e.error + of_product, sizeof high);
     gpu_.download(bits, d_.buffer.bytes_at(d_.data_offset + at * size_of(o.d)), std::size_t(size_of(o.d)));
-    text += fmt::format("{} of {} elements wrong; first: D[batch {}, row {}, column {}] is {:.9g}, should lie in [{:.9g}, {:.9g}]. ", v.wrong, p.m * p.n * p.batch, batch, row, column,
+    text += fmt::format("{} of {} elements wrong; first: D[batch {}, row {}, column {}] is {:.9g}, should lie in [{:.9g}, {:.9g}]. ", v.wrong, case_.outputs(), batch, row, column,
                         reference::load(o.d, bits, 0), low, high);
   }
   if (v.touched) text += fmt::format("{} bytes around D's elements were written; first: byte {} from D's first element. ", v.touched, i64(v.first_touched) - d_.data_offset);
@@ -215,6 +265,9 @@ VerifyResult verify(const VerifyOptions& options) {
   VerifyShape shape;
   shape.max_size = options.max_size, shape.integers = options.integers, shape.sms = gpu.info().sms;
   shape.configuration = options.configuration, shape.hopper = gpu.info().compute_capability == 90;
+  shape.gating = options.gating;
+  if (options.gating.value_or(Gating::none) != Gating::none && !shape.hopper)
+    throw std::runtime_error(fmt::format("gated products need compute capability 9.0 (Hopper); {} has {:.1f}", gpu.info().name, gpu.info().compute_capability / 10.0));
   std::vector<VerifyCase> cases;
   for (int i = 0; i < options.count; ++i)
     if (options.only < 0 || options.only == i) cases.push_back(draw_case(options.seed, i, shape));
@@ -229,7 +282,8 @@ VerifyResult verify(const VerifyOptions& options) {
     std::string trouble;
     const auto work = [&] {
       for (std::size_t i; (i = next++) < cases.size();) {
-        const Status s = prepare(call_of(cases[i], gpu.device()));
+        Status s = prepare(call_of(cases[i], gpu.device()));
+        if (s && cases[i].chain != Chain::none) s = prepare(feed_of(cases[i], gpu.device()));
         const std::lock_guard lock(mutex);
         if (!s && trouble.empty()) trouble = cases[i].text() + ": prepare: " + s.message();
         if (now() - told > 2) told = now(), say(fmt::format("compiling: {} of {} cases ready, {:.0f} s", i, cases.size(), told - begin));
@@ -249,12 +303,12 @@ VerifyResult verify(const VerifyOptions& options) {
     auto fresh = std::make_unique<PlacedCase>(gpu, v, options.exact_allocations, placed.get());
     placed = std::move(fresh);
     std::string what;
-    if (const Status s = options.product ? options.product(placed->call()) : matmul(placed->call()); !s) {
+    if (const Status s = placed->run(options.product ? options.product : [](const Matmul& call) { return matmul(call); }); !s) {
       what = "refused: " + s.message();
     } else {
       gpu.synchronize();
       what = placed->judge(result.worst);
-      if (small(v) && v.problem.m * v.problem.n * v.problem.batch > 0) {
+      if (small(v) && v.outputs() > 0) {
         ++result.checked_on_cpu;
         what += placed->judge_on_cpu();
       }
@@ -264,8 +318,9 @@ VerifyResult verify(const VerifyOptions& options) {
       say("FAILED " + v.text() + ": " + what);
     }
     ++result.cases;
-    result.empty += v.problem.m * v.problem.n * v.problem.batch == 0;
+    result.empty += v.outputs() == 0;
     result.exact += v.integers;
+    result.gated += v.operation.gating != Gating::none, result.chained += v.chain != Chain::none, result.batch_invariant += v.batch_invariant;
     ++(!v.configuration ? result.chosen : v.configuration->family == Family::sm90 ? result.sm90_forced : v.configuration->family == Family::decode ? result.decode_forced : result.simt_forced);
     if (now() - told > 2) told = now(), say(fmt::format("verified {} of {}, {} failed, {:.0f} s", result.cases, cases.size(), result.failures.size(), told - begin));
     if (int(result.failures.size()) >= options.stop_after) break;
@@ -278,6 +333,7 @@ std::string VerifyResult::text() const {
   std::string s = fmt::format("{} random products in {:.0f} s ({:.0f} s of it compiling): {}\n", cases, seconds, compile_seconds, passed() ? "all right" : fmt::format("{} FAILED", failures.size()));
   s += fmt::format("  {} empty, {} exact (integers), {} compared with the host reference too; configuration: {} chosen by the model, {} sm90, {} decode and {} simt forced\n", empty, exact, checked_on_cpu, chosen,
                    sm90_forced, decode_forced, simt_forced);
+  s += fmt::format("  {} gated, {} in chains of dependent launches, {} batch-invariant\n", gated, chained, batch_invariant);
   s += fmt::format("  at most {:.0f} % of the rounding bound used\n", 100 * worst);
   for (const VerifyFailure& f : failures) s += fmt::format("  {}\n    {}\n", f.problem, f.what);
   return s;

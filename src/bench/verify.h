@@ -21,6 +21,7 @@ struct VerifyOptions {
   bool exact_allocations = false;  // every operand in an allocation that ends with its last element: for compute-sanitizer
   int stop_after = 20;      // failures
   std::optional<Configuration> configuration;
+  std::optional<Gating> gating;  // only products gated like this; needs Hopper
   std::function<Status(const Matmul&)> product;  // what is verified; empty: foretile::matmul(), prepared ahead
   std::function<void(const std::string&)> progress;  // a line about once a second; may be empty
 };
@@ -36,6 +37,7 @@ struct VerifyResult {
   int empty = 0;             // of them with nothing to launch
   int sm90_forced = 0, decode_forced = 0, simt_forced = 0, chosen = 0;  // by how the configuration came about
   int exact = 0;             // with integer data
+  int gated = 0, chained = 0, batch_invariant = 0;
   int checked_on_cpu = 0;    // small ones, compared once more with the host reference
   double worst = 0;          // largest part of the rounding bound used; 1 is the edge
   double compile_seconds = 0, seconds = 0;
@@ -67,6 +69,8 @@ class PlacedCase {
   // Buffers of `reuse` are taken over where they are large enough.
   PlacedCase(const Gpu& gpu, const VerifyCase& c, bool exact_allocations, PlacedCase* reuse = nullptr);
   Matmul call() const;  // on the Gpu's stream
+  // The call, with the others of its chain where there is one, by `product`. Afterwards A is what it was. The first error.
+  Status run(const std::function<Status(const Matmul&)>& product) const;
   // After the call: empty, or what is wrong in words. `worst` grows to the largest part of the bound used.
   std::string judge(double& worst);
   // The same through the host reference; for small cases. Call it before judge() or after, D is only read.
@@ -75,15 +79,18 @@ class PlacedCase {
  private:
   void place(DeviceOperand& x, const OperandPlan& plan, bool exact, PlacedCase* reuse, DeviceOperand PlacedCase::*member);
   ExpectArguments expectation() const;
+  Matmul feed(const Buffer& values) const;  // a product that comes to these values, with this case's A as its D
 
   const Gpu& gpu_;
   VerifyCase case_;
   DeviceOperand a_, b_, c_, bias_, residual_, d_;
+  Buffer zeros_, values_, nan_;  // of the chain: factors of the feeding products, what they add; the last two laid out like A
   Buffer scalars_, sum_, error_, verdict_;
   std::vector<u8> d_before_;  // only for small cases with C = D
 };
 
-// The same call with pointers that are only aligned alike, for prepare().
+// The same calls with pointers that are only aligned alike, for prepare(): the one under test, and the one that feeds it.
 Matmul call_of(const VerifyCase& c, int device);
+Matmul feed_of(const VerifyCase& c, int device);
 
 }  // namespace foretile::bench

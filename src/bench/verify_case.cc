@@ -17,10 +17,11 @@ constexpr i64 kMaxOutputs = 12'000'000;  // of all batches together: bounds the 
 DType draw_type(Random& random) { return random.of<DType>({DType::fp32, DType::fp16, DType::bf16}); }
 
 // What the compiled kernel depends on, alignment aside.
-Operation draw_operation(u64 seed, int number, bool integers) {
+Operation draw_operation(u64 seed, int number, bool integers, const VerifyShape& shape) {
   Random random(seed * 1000003 + u64(number) * 7919 + 17);
   Operation o;
-  if (random.chance(0.7)) {  // the Hopper kernel's ground
+  const bool gated = shape.gating.value_or(Gating::none) != Gating::none;
+  if (random.chance(0.7) || gated) {  // the Hopper kernels' ground
     o.a = o.b = random.of<DType>({DType::bf16, DType::bf16, DType::fp16});
     o.d = random.chance(0.7) ? o.a : draw_type(random);
   } else {
@@ -31,7 +32,11 @@ Operation draw_operation(u64 seed, int number, bool integers) {
   o.c = random.chance(0.7) ? o.d : draw_type(random);
   o.bias = random.chance(0.7) ? o.d : draw_type(random);
   o.residual = random.chance(0.7) ? o.d : draw_type(random);
-  if (random.chance(0.5)) o.activation = integers ? Activation::relu : random.of<Activation>({Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu});
+  const bool may_be_gated = shape.hopper && o.a == o.b && o.a != DType::fp32 && !o.transpose_a && !o.transpose_b;
+  const double draw = double(random.within(0, 999)) / 1000;
+  if (shape.gating) o.gating = *shape.gating;
+  else if (may_be_gated && draw < 0.35) o.gating = draw < 0.18 ? Gating::halves : Gating::interleaved;
+  if (random.chance(o.gating == Gating::none ? 0.5 : 0.85)) o.activation = integers ? Activation::relu : random.of<Activation>({Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu});
   return o;
 }
 
@@ -87,27 +92,29 @@ VerifyCase draw_case(u64 seed, int index, const VerifyShape& shape) {
     v.seed = random.next();
     v.integers = shape.integers || index % 4 == 3;
     // The kinds for integer data are other ones: only activations that keep integers.
-    v.operation = draw_operation(seed, int(random.within(0, shape.operations - 1)) + (v.integers ? 1'000'000 : 0), v.integers);
+    v.operation = draw_operation(seed, int(random.within(0, shape.operations - 1)) + (v.integers ? 1'000'000 : 0), v.integers, shape);
     Operation& o = v.operation;
     Problem& p = v.problem;
 
     const i64 largest = random.chance(0.15) ? std::min<i64>(shape.max_size, 64) : shape.max_size;
     p.m = draw_size(random, largest), p.n = draw_size(random, largest), p.k = draw_size(random, largest);
+    const bool gated = o.gating != Gating::none;
+    if (gated) p.n += p.n % 2, p.k = std::max<i64>(p.k, 1);  // no kernel takes a gated product without a sum
     p.batch = random.chance(0.8) ? 1 : random.chance(0.03) ? 0 : random.within(2, 9);
     while (p.m * p.n * p.batch > kMaxOutputs) p.batch = std::max<i64>(1, p.batch / 2), p.m = std::max<i64>(1, p.m - (p.batch == 1 ? p.m / 8 : 0));
 
-    const bool aligned_inputs = random.chance(0.6), aligned_output = random.chance(0.6);
+    const bool aligned_inputs = random.chance(0.6) || gated, aligned_output = random.chance(0.6);
     v.a = plan_operand(random, "A", o.a, o.transpose_a ? p.k : p.m, o.transpose_a ? p.m : p.k, p.batch, true, aligned_inputs);
     v.b = plan_operand(random, "B", o.b, o.transpose_b ? p.k : p.n, o.transpose_b ? p.n : p.k, p.batch, true, aligned_inputs);
     v.c = plan_operand(random, "C", o.c, p.m, p.n, p.batch, true, random.chance(0.5));
     v.bias = plan_operand(random, "bias", o.bias, 1, p.n, p.batch, true, random.chance(0.5));
-    v.residual = plan_operand(random, "residual", o.residual, p.m, p.n, p.batch, true, random.chance(0.5));
-    v.d = plan_operand(random, "D", o.d, p.m, p.n, p.batch, false, aligned_output);
-    v.c_is_d = o.has_c && o.c == o.d && random.chance(0.4);
+    v.residual = plan_operand(random, "residual", o.residual, p.m, output_columns(o, p.n), p.batch, true, random.chance(0.5));
+    v.d = plan_operand(random, "D", o.d, p.m, output_columns(o, p.n), p.batch, false, aligned_output);
+    v.c_is_d = o.has_c && o.c == o.d && random.chance(0.4) && !gated;
     if (v.c_is_d) v.c = v.d, v.c.name = "C";
 
     const std::vector<float> factors = v.integers ? std::vector<float>{1, -1, 2, 0.5f} : std::vector<float>{1, -1, 0.37f, 2.5f, 1e-3f};
-    v.alpha = random.chance(0.5) ? 1.0f : random.chance(0.1) ? 0.0f : random.of(factors);
+    v.alpha = random.chance(0.5) ? 1.0f : random.chance(0.1) && !gated ? 0.0f : random.of(factors);
     v.beta = !o.has_c || random.chance(0.2) ? 0.0f : random.of(factors);  // without C only beta = 0 is accepted
     v.alpha_on_device = random.chance(0.2), v.beta_on_device = o.has_c && random.chance(0.2);
     v.sm_budget = random.chance(0.8) ? 0 : int(random.within(1, shape.sms));
@@ -128,6 +135,11 @@ VerifyCase draw_case(u64 seed, int index, const VerifyShape& shape) {
       if (!hopper.empty() && random.chance(0.9)) legal = hopper;
       if (!legal.empty()) v.configuration = random.of(legal);
     }
+    v.batch_invariant = !v.configuration && random.chance(0.15);
+    if (random.chance(0.2) && v.alpha != 0 && p.k > 0 && v.outputs() > 0) {
+      v.chain = random.chance(0.5) ? Chain::fed : Chain::between;
+      v.weights_ready = random.chance(0.6);
+    }
     return v;
   }
 }
@@ -143,6 +155,8 @@ std::string VerifyCase::text() const {
   if (operation.has_residual) s += " " + operand(residual);
   if (sm_budget) s += fmt::format(" sm_budget={}", sm_budget);
   if (integers) s += " integers";
+  if (batch_invariant) s += " batch_invariant";
+  if (chain != Chain::none) s += fmt::format(" dependent, {}{}", chain == Chain::fed ? "behind a product that writes A" : "between two products that write A", weights_ready ? ", weights ready" : "");
   s += configuration ? " " + text_of(*configuration) : " (configuration chosen by the model)";
   return s;
 }

@@ -35,6 +35,13 @@ struct OperandPlan {
   i64 span() const;  // elements from the first to behind the last; 0 for an empty matrix
 };
 
+// What goes before and after the call on the stream, all of them as dependent launches.
+enum class Chain {
+  none,     // nothing: a launch like any other
+  fed,      // a product before it writes its A, which holds NaN until then
+  between,  // and one behind it writes NaN over its A
+};
+
 struct VerifyCase {
   int index = 0;
   u64 seed = 0;  // of the data
@@ -47,7 +54,11 @@ struct VerifyCase {
   bool integers = false;  // exact
   int sm_budget = 0;
   std::optional<Configuration> configuration;  // none: the model chooses
+  bool batch_invariant = false;
+  Chain chain = Chain::none;
+  bool weights_ready = false;  // only in a chain
 
+  i64 outputs() const { return problem.m * output_columns(operation, problem.n) * problem.batch; }
   std::string text() const;  // in one line, enough to build the call by hand
 };
 
@@ -57,7 +68,8 @@ struct VerifyShape {
   int sms = 132;
   int operations = 40;  // kinds of operation the cases share, so that the number of kernels to compile stays bounded
   std::optional<Configuration> configuration;  // only cases that it can compute
-  bool hopper = true;   // draw sm90 configurations too
+  bool hopper = true;   // draw configurations of the Hopper families, and gated products, too
+  std::optional<Gating> gating;  // only products gated like this
 };
 
 // Case number `index` of `seed` is the same whatever was drawn before it.

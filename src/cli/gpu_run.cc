@@ -36,8 +36,8 @@ GpuRun run_on_gpu(const Operation& o, const Problem& p, float alpha, float beta,
   v.b = dense("B", o.b, o.transpose_b ? p.k : p.n, o.transpose_b ? p.n : p.k, p.batch, a_off);
   v.c = dense("C", o.c, p.m, p.n, p.batch, false);
   v.bias = dense("bias", o.bias, 1, p.n, p.batch, false);
-  v.residual = dense("residual", o.residual, p.m, p.n, p.batch, false);
-  v.d = dense("D", o.d, p.m, p.n, p.batch, d_off);
+  v.residual = dense("residual", o.residual, p.m, output_columns(o, p.n), p.batch, false);
+  v.d = dense("D", o.d, p.m, output_columns(o, p.n), p.batch, d_off);
   v.alpha = alpha, v.beta = beta;
   v.configuration = configuration;
   v.sm_budget = sm_budget;

@@ -2,8 +2,11 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "bench/verify.h"
 #include "foretile/device/catalogue.h"
@@ -43,8 +46,8 @@ inline bench::VerifyCase make_case(Operation o, const Problem& p, const Layouts&
   v.b = plan("B", o.b, o.transpose_b ? p.k : p.n, o.transpose_b ? p.n : p.k, p.batch, l.b);
   v.c = plan("C", o.c, p.m, p.n, p.batch, l.c);
   v.bias = plan("bias", o.bias, 1, p.n, p.batch, l.bias);
-  v.residual = plan("residual", o.residual, p.m, p.n, p.batch, l.residual);
-  v.d = plan("D", o.d, p.m, p.n, p.batch, l.d);
+  v.residual = plan("residual", o.residual, p.m, output_columns(o, p.n), p.batch, l.residual);
+  v.d = plan("D", o.d, p.m, output_columns(o, p.n), p.batch, l.d);
   v.beta = o.has_c ? 1 : 0;
   v.operation = o;
   return v;
@@ -54,7 +57,7 @@ inline bench::VerifyCase make_case(Operation o, const Problem& p, const Layouts&
 inline std::string run(const bench::Gpu& gpu, const bench::VerifyCase& v, std::unique_ptr<bench::PlacedCase>* reuse = nullptr) {
   auto placed = std::make_unique<bench::PlacedCase>(gpu, v, false, reuse ? reuse->get() : nullptr);
   std::string what;
-  if (const Status s = matmul(placed->call()); !s) {
+  if (const Status s = placed->run([](const Matmul& call) { return matmul(call); }); !s) {
     what = "refused: " + s.message();
   } else {
     gpu.synchronize();
@@ -63,6 +66,20 @@ inline std::string run(const bench::Gpu& gpu, const bench::VerifyCase& v, std::u
   }
   if (reuse) *reuse = std::move(placed);
   return what.empty() ? what : v.text() + ": " + what;
+}
+
+// Compiles what the cases need, on all cores.
+inline void prepare_all(const bench::Gpu& gpu, const std::vector<bench::VerifyCase>& cases) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+    threads.emplace_back([&] {
+      for (std::size_t i; (i = next++) < cases.size();) {
+        const Status s = prepare(bench::call_of(cases[i], gpu.device()));
+        EXPECT_TRUE(s) << cases[i].text() << ": " << s.message();
+      }
+    });
+  for (std::thread& t : threads) t.join();
 }
 
 inline Operation operation(DType in, DType out, bool transpose_a = false, bool transpose_b = false) {

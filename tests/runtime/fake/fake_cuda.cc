@@ -149,22 +149,27 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* f, void** parameters,
   if (config->grid[0] == 0 || config->grid[0] > 0x7fffffff || config->grid[1] > 65535 || config->grid[2] > 65535 || config->block[0] > 1024) return kInvalidValue;
   if (config->shared > unsigned(f->max_shared)) return kInvalidValue;
   unsigned cluster = 1;
+  bool programmatic = false;  // refused on the A100, which does not know it
   for (unsigned i = 0; i < config->attribute_count; ++i)
     if (config->attributes[i].id == 4) cluster = config->attributes[i].value[0];
+    else if (config->attributes[i].id == 6 && here->device != 1) programmatic = config->attributes[i].value[0] == 1;
+    else return kInvalidValue;
   if (config->grid[0] % cluster) return kInvalidValue;
   ++c.launch_count;
   if (!c.record) return 0;
   Launch l{};
   std::memcpy(l.grid, config->grid, sizeof l.grid);
   std::memcpy(l.block, config->block, sizeof l.block);
-  l.shared = config->shared, l.cluster = cluster, l.stream = config->stream, l.context = here, l.image = f->module->image;
-  if (l.image.find("gemm_sm90") != std::string::npos) l.sm90 = *static_cast<const foretile::GemmSm90Arguments*>(parameters[0]);
-  if (l.image.find("gemm_decode") != std::string::npos) {
-    const auto& d = *static_cast<const foretile::GemmDecodeArguments*>(parameters[0]);
+  l.shared = config->shared, l.cluster = cluster, l.programmatic = programmatic, l.stream = config->stream, l.context = here, l.image = f->module->image;
+  if (l.image.find("gemm_sm90") != std::string::npos) {
+    l.sm90 = *static_cast<const foretile::GemmSm90Arguments*>(parameters[0]);
+  } else if (l.image.find("gemm_decode") != std::string::npos) {
+    const auto& d = l.decode = *static_cast<const foretile::GemmDecodeArguments*>(parameters[0]);
     l.sm90.a = d.a, l.sm90.b = d.b, l.sm90.m = d.m, l.sm90.n = d.n, l.sm90.k = d.k, l.sm90.a_batched = d.a_batched, l.sm90.b_batched = d.b_batched;
     l.sm90.weights_ready = d.weights_ready, l.sm90.grid = d.grid, l.sm90.epilogue = d.epilogue;
+  } else {
+    l.simt = *static_cast<const foretile::GemmSimtArguments*>(parameters[0]);
   }
-  else l.simt = *static_cast<const foretile::GemmSimtArguments*>(parameters[0]);
   const std::lock_guard lock(c.mutex);
   c.launches.push_back(l);
   return 0;

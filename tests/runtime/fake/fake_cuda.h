@@ -30,10 +30,12 @@ struct Function {
 
 struct Launch {
   unsigned grid[3], block[3], shared, cluster;
+  bool programmatic;  // with the attribute of programmatic stream serialization, set
   void* stream;
   Context* context;
   std::string image;  // what the launched function was compiled to: names the family, see nvrtcCompileProgram
   foretile::GemmSm90Arguments sm90;  // of the decode kernel: the fields that both have
+  foretile::GemmDecodeArguments decode;
   foretile::GemmSimtArguments simt;
 };
 
