@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "bench/bench.h"
+#include "bench/invariant.h"
 #include "bench/verify.h"
 #include "foretile/device/catalogue.h"
 #include "model/text.h"
@@ -52,6 +53,11 @@ int run(int argc, char** argv) {
   speed->add_option("--rounds", b.rounds), speed->add_option("--arm-seconds", b.arm_seconds), speed->add_option("--winners", b.winners_path);
   speed->add_flag("!--no-baseline", b.baseline);
   all->add_option("--seconds", limit, "start no new shape after so long");
+  bench::InvariantOptions i;
+  std::string i_suite;
+  CLI::App* same = app.add_subcommand("invariant", "bits of a row of D at every M up to 96, in batch-invariant mode");
+  same->add_option("--suite", i_suite, "layers and five more shapes, or MxNxK,..."), same->add_option("--rows", i.rows), same->add_option("--dtype", in), same->add_option("--out-dtype", out);
+  same->add_flag("!--plain", i.batch_invariant, "without the mode: shows that bits can differ"), same->add_option("--device", i.device);
   CLI::App* host = app.add_subcommand("host-time", "the host's part of a repeated call");
   CLI11_PARSE(app, argc, argv);
 
@@ -67,6 +73,14 @@ int run(int argc, char** argv) {
     std::printf("host time of a repeated call: %.2f us from entry to the driver's launch function (%.2f us with changing pointers), %.2f us in all\n", t.entry_to_launch_us, t.changing_pointers_us,
                 t.whole_call_us);
     return t.entry_to_launch_us <= 3 ? 0 : 1;
+  }
+  if (*same) {
+    i.in = dtype_of(in), i.out = out.empty() ? i.in : dtype_of(out);
+    if (!i_suite.empty()) i.shapes = bench::suite_shapes(i_suite, i_suite == "layers" ? std::vector<i64>{i.rows} : std::vector<i64>{});
+    i.progress = say;
+    const bench::InvariantReport r = bench::invariant(i);
+    std::printf("%s", r.text().c_str());
+    return r.passed() ? 0 : 1;
   }
   b.in = dtype_of(in), b.out = out.empty() ? b.in : dtype_of(out);
   b.shapes = bench::suite_shapes(suite, suite == "layers" || suite == "squares" ? bench::parse_sizes(ms) : std::vector<i64>{});
