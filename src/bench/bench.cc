@@ -18,9 +18,6 @@ namespace foretile::bench {
 
 namespace {
 
-// Below this a launch is too short, or too bound by memory, to reach the power limit (H200: 700 W at about 1.2e10 FLOP/us).
-bool power_binds(const Workload& w) { return w.flop() >= 2e10; }
-
 void check_options(const BenchOptions& o) {
   if (o.shapes.empty()) throw std::invalid_argument("shapes: none given");
   if (o.rounds < 1) throw std::invalid_argument(fmt::format("rounds is {}; at least 1", o.rounds));
@@ -36,9 +33,6 @@ double forecast_us(const Gpu& gpu, const Workload& w, const Configuration& c, Re
   if (bound) *bound = name_of(f.bound);
   return f.seconds * 1e6;
 }
-
-// Launches in a graph: about 10 ms, and every weight matrix at least once.
-i64 launches_for(const Workload& w, double microseconds) { return std::clamp<i64>(std::max<i64>(w.copies(), i64(1e4 / microseconds)), 2, 1024); }
 
 double estimate_us(const Gpu& gpu, const Workload& w, const Configuration* c) {
   const Arm arm = make_arm(gpu, std::min<i64>(w.copies(), 4), [&](i64 i) { w.run(i, c); });
@@ -98,19 +92,6 @@ BenchRow measure(const BenchOptions& options, Arena& arena, const Workload& w, c
   row.verified = w.judge(launches - 1, lt != nullptr, row.bound_used);
   if (row.verified.empty()) row.verified = "ok";
   return row;
-}
-
-std::string today() {
-  char text[32];
-  const std::time_t now = std::time(nullptr);
-  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
-  return text;
-}
-
-std::string driver_text(const Gpu& gpu, const Nvml& nvml) {
-  const int v = gpu.driver().version;
-  const std::string name = nvml.driver_version();
-  return fmt::format("{}CUDA {}.{}", name.empty() ? "" : name + ", ", v / 1000, v % 1000 / 10);
 }
 
 std::vector<const Configuration*> configurations_for(const BenchOptions& options, const Workload& w) {

@@ -55,8 +55,9 @@ class Gpu {
   void set_bytes(void* to, unsigned char value, std::size_t bytes) const;
   void copy(void* to, const void* from, std::size_t bytes) const;  // on the device
 
-  // Launches a helper kernel on the stream; `parameters` are pointers to the arguments.
-  void launch(const char* kernel, int blocks, int threads, std::vector<void*> parameters) const;
+  // Launches a helper kernel on the stream; `parameters` are pointers to the arguments. `dependent`: while the kernel before
+  // it may still run (only those that wait for it themselves).
+  void launch(const char* kernel, int blocks, int threads, std::vector<void*> parameters, bool dependent = false) const;
 
   void fill(FillArguments f) const;
   u64 checksum(const void* base, std::size_t bytes) const;

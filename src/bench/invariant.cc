@@ -80,7 +80,7 @@ InvariantReport invariant(const InvariantOptions& options) {
   report.gpu = gpu.info().name, report.rows = options.rows, report.batch_invariant = options.batch_invariant;
   report.dtype = fmt::format("{}->{}", name_of(options.in), name_of(options.out));
   for (Shape& s : shapes) s.m = options.rows;
-  Arena arena(gpu, shapes, options.in, options.out, false);
+  Arena arena(gpu, shapes, options.in, options.out, false, false);
   for (const Shape& s : shapes) {
     report.layers.push_back(look_at(options, arena, s));
     const InvariantRow& r = report.layers.back();

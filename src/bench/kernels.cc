@@ -13,6 +13,13 @@ __device__ inline unsigned short float_to_fp16(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
   return h;
 }
+__device__ inline float fast_exponential(float x) { return __expf(x); }
+__device__ inline float fast_quotient(float x, float y) { return __fdividef(x, y); }
+__device__ inline void kernels_before_are_complete() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 )CUDA";
 
 // Includes, the prelude and the shared structs come before it: see Gpu::load_kernels().
@@ -247,6 +254,54 @@ extern "C" __global__ void difference(DType type, const void* x, const void* y, 
     atomicMax(reinterpret_cast<int*>(result), __float_as_int(most));
     atomicMax(reinterpret_cast<int*>(result) + 1, __float_as_int(size));
   }
+}
+
+struct alignas(16) Piece { u32 word[4]; };
+__device__ inline float half_of(DType type, u32 word, int i) {
+  const u16 bits = u16(word >> 16 * i);
+  return type == DType::bf16 ? __uint_as_float(u32(bits) << 16) : fp16_to_float(bits);
+}
+__device__ inline Piece gated(DType type, const Piece& gate, const Piece& up) {
+  Piece out;
+  for (int w = 0; w < 4; ++w) {
+    u16 half[2];
+    for (int i = 0; i < 2; ++i) {
+      const float x = half_of(type, gate.word[w], i);
+      half[i] = half_bits(type, fast_quotient(x, 1 + fast_exponential(-x)) * half_of(type, up.word[w], i));
+    }
+    out.word[w] = u32(half[0]) | u32(half[1]) << 16;
+  }
+  return out;
+}
+
+// Two pieces of eight elements a thread, as many threads apart as there are: their loads are under way together.
+extern "C" __global__ void __launch_bounds__(256) gate(GateArguments g) {
+  kernels_before_are_complete();
+  const u32 pieces = u32(g.columns / 8);
+  const i64 count = g.rows * pieces, stride = i64(gridDim.x) * blockDim.x;
+  const Piece* const product = static_cast<const Piece*>(g.product);
+  Piece* const d = static_cast<Piece*>(g.d);
+  for (i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x; i < count; i += 2 * stride) {
+    const i64 j = i + stride;
+    const bool both = j < count;
+    const i64 at = i + i / pieces * pieces, other = j + j / pieces * pieces;  // a row of the product holds twice as many
+    const Piece gate0 = product[at], up0 = product[at + pieces];
+    Piece gate1 = gate0, up1 = up0;
+    if (both) gate1 = product[other], up1 = product[other + pieces];
+    d[i] = gated(g.type, gate0, up0);
+    if (both) d[j] = gated(g.type, gate1, up1);
+  }
+}
+
+// How fast bytes can be moved at all: 16-byte accesses, four of a thread under way together.
+extern "C" __global__ void __launch_bounds__(256) copy(const Piece* from, Piece* to, i64 count) {
+  const i64 stride = i64(gridDim.x) * blockDim.x;
+  i64 i = blockIdx.x * i64(blockDim.x) + threadIdx.x;
+  for (; i + 3 * stride < count; i += 4 * stride) {
+    const Piece a = from[i], b = from[i + stride], c = from[i + 2 * stride], e = from[i + 3 * stride];
+    to[i] = a, to[i + stride] = b, to[i + 2 * stride] = c, to[i + 3 * stride] = e;
+  }
+  for (; i < count; i += stride) to[i] = from[i];
 }
 
 extern "C" __global__ void nothing() {}

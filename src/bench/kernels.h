@@ -39,6 +39,13 @@ FORETILE_SHARED_WITH_KERNELS(
       double* sum;      // becomes the lower end of what D may be, where the product's column stands (gated: the gate's)
       double* error;    // becomes the upper end
     };
+    // D = silu(gate) * up for gates in the first half of a product's columns, in one 16-bit type; 16-byte accesses.
+    struct GateArguments {
+      void* product;    // [rows][2 * columns], dense
+      void* d;          // [rows][columns], dense
+      i64 rows, columns;  // columns: a multiple of 8
+      DType type;
+    };
     struct Verdict {
       u64 wrong;        // elements outside their interval
       u64 first;        // of the first of them, in D: (batch * m + row) * columns + column

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "bench/bench.h"
+#include "bench/gated.h"
 #include "bench/invariant.h"
 #include "bench/verify.h"
 #include "foretile/device/catalogue.h"
@@ -52,6 +53,9 @@ int run(int argc, char** argv) {
   }
   speed->add_option("--rounds", b.rounds), speed->add_option("--arm-seconds", b.arm_seconds), speed->add_option("--winners", b.winners_path);
   speed->add_flag("!--no-baseline", b.baseline);
+  bool gated = false;
+  bench::GatedOptions g;
+  speed->add_flag("--gated", gated, "SwiGLU in one kernel beside cuBLASLt and a gating kernel; layers: those with gate and up columns");
   all->add_option("--seconds", limit, "start no new shape after so long");
   bench::InvariantOptions i;
   std::string i_suite;
@@ -81,6 +85,14 @@ int run(int argc, char** argv) {
     const bench::InvariantReport r = bench::invariant(i);
     std::printf("%s", r.text().c_str());
     return r.passed() ? 0 : 1;
+  }
+  if (gated) {
+    g.shapes = suite == "layers" ? bench::gated_layers(bench::parse_sizes(ms)) : bench::suite_shapes(suite, bench::parse_sizes(ms));
+    g.type = dtype_of(in), g.rounds = b.rounds, g.arm_seconds = b.arm_seconds, g.device = b.device, g.winners_path = b.winners_path, g.progress = say;
+    const bench::GatedReport r = bench::bench_gated(g);
+    std::printf("%s", r.table().c_str());
+    if (!csv.empty()) r.write_csv(csv);
+    return r.verified() ? 0 : 1;
   }
   b.in = dtype_of(in), b.out = out.empty() ? b.in : dtype_of(out);
   b.shapes = bench::suite_shapes(suite, suite == "layers" || suite == "squares" ? bench::parse_sizes(ms) : std::vector<i64>{});

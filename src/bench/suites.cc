@@ -77,4 +77,10 @@ std::vector<Shape> suite_shapes(std::string_view suite, const std::vector<i64>& 
   return list;
 }
 
+std::vector<Shape> gated_layers(const std::vector<i64>& ms) {
+  std::vector<Shape> list = suite_shapes("layers", ms);
+  std::erase_if(list, [](const Shape& s) { return !s.name.ends_with(".gateup"); });
+  return list;
+}
+
 }  // namespace foretile::bench

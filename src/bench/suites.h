@@ -26,6 +26,9 @@ struct Shape {
 // std::invalid_argument that names the part it does not understand.
 std::vector<Shape> suite_shapes(std::string_view suite, const std::vector<i64>& ms);
 
+// Those layers whose product is gated: gate and up columns in one product.
+std::vector<Shape> gated_layers(const std::vector<i64>& ms);
+
 // "2048,4096"; throws std::invalid_argument.
 std::vector<i64> parse_sizes(std::string_view text);
 

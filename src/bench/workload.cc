@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <stdexcept>
 
 #include "api/check.h"
@@ -17,9 +18,9 @@ constexpr i64 kRotation = i64(512) << 20;  // bytes: ten times the largest L2 th
 constexpr i64 kSampledRows = 64;
 }  // namespace
 
-i64 Arena::copies(const Shape& s, DType in) { return kRotation / (s.n * s.k * size_of(in)) + 1; }
+i64 Arena::copies(const Shape& s, DType in) const { return rotate ? kRotation / (s.n * s.k * size_of(in)) + 1 : 1; }
 
-Arena::Arena(const Gpu& g, const std::vector<Shape>& shapes, DType in, DType out, bool baseline) : gpu(g) {
+Arena::Arena(const Gpu& g, const std::vector<Shape>& shapes, DType in, DType out, bool baseline, bool rotates) : gpu(g), rotate(rotates) {
   i64 a_bytes = 0, b_bytes = 0, d_bytes = 0, columns = 0;
   for (const Shape& s : shapes) {
     a_bytes = std::max(a_bytes, s.m * s.k * size_of(in));
@@ -41,7 +42,7 @@ Arena::Arena(const Gpu& g, const std::vector<Shape>& shapes, DType in, DType out
   gpu.synchronize();
 }
 
-Workload::Workload(Arena& arena, const Shape& shape, DType in, DType out, CallMode mode) : arena_(arena), shape_(shape), mode_(mode), copies_(Arena::copies(shape, in)) {
+Workload::Workload(Arena& arena, const Shape& shape, DType in, DType out, CallMode mode) : arena_(arena), shape_(shape), mode_(mode), copies_(arena.copies(shape, in)) {
   operation_.a = operation_.b = in;
   operation_.d = out;
   CheckedCall checked;
@@ -83,34 +84,37 @@ void Workload::poison() const {
   if (arena_.baseline_d.data()) arena_.gpu.set_bytes(arena_.baseline_d.data(), 0xFF, bytes);
 }
 
-std::string Workload::judge(i64 copy, bool other, double& bound_used) const {
-  const Gpu& gpu = arena_.gpu;
-  std::string text;
+std::string judge_sampled(const Arena& arena, const Shape& shape, const Operation& operation, const void* weights, i64 salt, double& bound_used) {
+  const Gpu& gpu = arena.gpu;
   // Rows spread over M, as one matrix with a longer leading dimension.
-  const i64 rows = std::min(shape_.m, kSampledRows), step = shape_.m / rows, first = copy % step;
+  const i64 rows = std::min(shape.m, kSampledRows), step = shape.m / rows, first = salt % step, columns = output_columns(operation, shape.n);
   ReferenceArguments r{};
-  r.m = rows, r.n = shape_.n, r.k = shape_.k, r.batch = 1;
-  r.a = {static_cast<u8*>(arena_.a.data()) + first * shape_.k * size_of(operation_.a), shape_.k * step, 0};
-  r.b = {weights(copy), shape_.k, 0};
-  r.a_type = operation_.a, r.b_type = operation_.b;
-  r.sum = static_cast<double*>(arena_.sum.data()), r.error = static_cast<double*>(arena_.error.data());
-  gpu.launch("reference", int(ceil_div(rows, 64) * ceil_div(shape_.n, 64)), 256, {&r});
+  r.m = rows, r.n = shape.n, r.k = shape.k, r.batch = 1;
+  r.a = {static_cast<u8*>(arena.a.data()) + first * shape.k * size_of(operation.a), shape.k * step, 0};
+  r.b = {const_cast<void*>(weights), shape.k, 0};
+  r.a_type = operation.a, r.b_type = operation.b;
+  r.sum = static_cast<double*>(arena.sum.data()), r.error = static_cast<double*>(arena.error.data());
+  gpu.launch("reference", int(ceil_div(rows, 64) * ceil_div(shape.n, 64)), 256, {&r});
   ExpectArguments e{};
-  e.m = rows, e.n = shape_.n, e.batch = 1;
-  e.operation = operation_;
-  e.d = {static_cast<u8*>(arena_.d.data()) + first * shape_.n * size_of(operation_.d), shape_.n * step, 0};
+  e.m = rows, e.n = shape.n, e.batch = 1;
+  e.operation = operation;
+  e.d = {static_cast<u8*>(arena.d.data()) + first * columns * size_of(operation.d), columns * step, 0};
   e.alpha = 1, e.sum = r.sum, e.error = r.error;
   gpu.launch("expect", gpu.info().sms * 8, 256, {&e});
   const Verdict fresh{0, ~u64(0), 0, 0, 0, ~u64(0)};
   Verdict v;
-  gpu.upload(arena_.verdict.data(), &fresh, sizeof fresh);
-  void* verdict = arena_.verdict.data();
+  gpu.upload(arena.verdict.data(), &fresh, sizeof fresh);
+  void* verdict = arena.verdict.data();
   gpu.launch("compare", gpu.info().sms * 8, 256, {&e, &verdict});
   gpu.download(&v, verdict, sizeof v);
   bound_used = std::max(bound_used, double(v.worst));
-  if (v.wrong)
-    text += fmt::format("{} of {} sampled elements differ from fp64 by more than rounding; first: row {}, column {}. ", v.wrong, rows * shape_.n, first + i64(v.first) / shape_.n * step,
-                        i64(v.first) % shape_.n);
+  if (!v.wrong) return {};
+  return fmt::format("{} of {} sampled elements differ from fp64 by more than rounding; first: row {}, column {}. ", v.wrong, rows * columns, first + i64(v.first) / columns * step, i64(v.first) % columns);
+}
+
+std::string Workload::judge(i64 copy, bool other, double& bound_used) const {
+  const Gpu& gpu = arena_.gpu;
+  std::string text = judge_sampled(arena_, shape_, operation_, weights(copy), copy, bound_used);
   if (other) {
     float result[2] = {};
     gpu.upload(arena_.verdict.data(), result, sizeof result);
@@ -124,6 +128,22 @@ std::string Workload::judge(i64 copy, bool other, double& bound_used) const {
     if (!(result[0] <= allowed * result[1])) text += fmt::format("differs from cuBLASLt's result by up to {} where the largest value is {}. ", result[0], result[1]);
   }
   return text;
+}
+
+bool power_binds(const Workload& w) { return w.flop() >= 2e10; }
+i64 launches_for(const Workload& w, double microseconds) { return std::clamp<i64>(std::max<i64>(w.copies(), i64(1e4 / microseconds)), 2, 1024); }
+
+std::string today() {
+  char text[32];
+  const std::time_t now = std::time(nullptr);
+  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
+  return text;
+}
+
+std::string driver_text(const Gpu& gpu, const Nvml& nvml) {
+  const int v = gpu.driver().version;
+  const std::string name = nvml.driver_version();
+  return fmt::format("{}CUDA {}.{}", name.empty() ? "" : name + ", ", v / 1000, v % 1000 / 10);
 }
 
 ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvml) {

@@ -14,12 +14,18 @@ namespace foretile::bench {
 // Device memory for the largest of a list of shapes.
 class Arena {
  public:
-  Arena(const Gpu& gpu, const std::vector<Shape>& shapes, DType in, DType out, bool baseline);
-  static i64 copies(const Shape& s, DType in);  // of the weights: more than 512 MB together, at least one
+  // `rotate`: the weights stand there often enough to leave the L2 cache between two uses; else once.
+  Arena(const Gpu& gpu, const std::vector<Shape>& shapes, DType in, DType out, bool baseline, bool rotate = true);
+  i64 copies(const Shape& s, DType in) const;  // of the weights: more than 512 MB together, at least one
 
   const Gpu& gpu;
+  const bool rotate;
   Buffer a, b, d, baseline_d, workspace, sum, error, verdict;
 };
+
+// Whether D in the arena is `operation`'s product of A and `weights`, on rows spread over M (which of them: `salt`): empty,
+// or what is wrong. Dense operands, no others. `bound_used` as in VerifyResult::worst.
+std::string judge_sampled(const Arena& arena, const Shape& shape, const Operation& operation, const void* weights, i64 salt, double& bound_used);
 
 class Workload {
  public:
@@ -71,6 +77,13 @@ template <class F> Arm make_arm(const Gpu& gpu, i64 launches, F&& launch) {
   });
   return arm;
 }
+// Launches in a graph: about 10 ms, and every weight matrix at least once.
+i64 launches_for(const Workload& w, double microseconds);
+// Below this a launch is too short, or too bound by memory, to reach the power limit (H200: 700 W at about 1.2e10 FLOP/us).
+bool power_binds(const Workload& w);
+// What results are dated and signed with.
+std::string today();
+std::string driver_text(const Gpu& gpu, const Nvml& nvml);
 // Replays for about `seconds` (at least once) and reads clock and power meanwhile; `nvml` null: does not.
 ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvml);
 

@@ -65,6 +65,9 @@ static unsigned short float_to_fp16(float f) {
   const int q = int(std::nearbyint(std::ldexp(double(a), 10 - e)));  // 1024..2048, or below where subnormal
   return sign | (q + (e + 14) * 1024);
 }
+static float fast_exponential(float x) { return std::exp(x); }
+static float fast_quotient(float x, float y) { return x / y; }
+static void kernels_before_are_complete() {}
 static void (*current_body)(void**);
 static void** current_arguments;
 static void thread_main() { current_body(current_arguments); }
@@ -108,6 +111,8 @@ const char* const kAdapters = R"SHIM(
 #define ADAPT1(name, T0) extern "C" void run_##name(void** a) { name(*(T0*)a[0]); }
 ADAPT1(fill, FillArguments) ADAPT1(guard_write, GuardArguments) ADAPT1(guard_check, GuardArguments)
 ADAPT1(reference, ReferenceArguments) ADAPT1(expect, ExpectArguments)
+ADAPT1(gate, GateArguments)
+extern "C" void run_copy(void** a) { copy(*(const Piece**)a[0], *(Piece**)a[1], *(i64*)a[2]); }
 extern "C" void run_checksum(void** a) { checksum(*(const u8**)a[0], *(i64*)a[1], *(u64**)a[2]); }
 extern "C" void run_compare(void** a) { compare(*(ExpectArguments*)a[0], *(Verdict**)a[1]); }
 extern "C" void run_difference(void** a) { difference(*(DType*)a[0], *(const void**)a[1], *(const void**)a[2], *(i64*)a[3], *(float**)a[4]); }
