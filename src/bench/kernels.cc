@@ -257,17 +257,17 @@ extern "C" __global__ void difference(DType type, const void* x, const void* y, 
 }
 
 struct alignas(16) Piece { u32 word[4]; };
-__device__ inline float half_of(DType type, u32 word, int i) {
+template <DType T> __device__ inline float half_of(u32 word, int i) {
   const u16 bits = u16(word >> 16 * i);
-  return type == DType::bf16 ? __uint_as_float(u32(bits) << 16) : fp16_to_float(bits);
+  return T == DType::bf16 ? __uint_as_float(u32(bits) << 16) : fp16_to_float(bits);
 }
-__device__ inline Piece gated(DType type, const Piece& gate, const Piece& up) {
+template <DType T> __device__ inline Piece gated(const Piece& gate, const Piece& up) {
   Piece out;
   for (int w = 0; w < 4; ++w) {
     u16 half[2];
     for (int i = 0; i < 2; ++i) {
-      const float x = half_of(type, gate.word[w], i);
-      half[i] = half_bits(type, fast_quotient(x, 1 + fast_exponential(-x)) * half_of(type, up.word[w], i));
+      const float x = half_of<T>(gate.word[w], i);
+      half[i] = half_bits(T, fast_quotient(x, 1 + fast_exponential(-x)) * half_of<T>(up.word[w], i));
     }
     out.word[w] = u32(half[0]) | u32(half[1]) << 16;
   }
@@ -275,8 +275,7 @@ __device__ inline Piece gated(DType type, const Piece& gate, const Piece& up) {
 }
 
 // Two pieces of eight elements a thread, as many threads apart as there are: their loads are under way together.
-extern "C" __global__ void __launch_bounds__(256) gate(GateArguments g) {
-  kernels_before_are_complete();
+template <DType T> __device__ inline void gate_all(const GateArguments& g) {
   const u32 pieces = u32(g.columns / 8);
   const i64 count = g.rows * pieces, stride = i64(gridDim.x) * blockDim.x;
   const Piece* const product = static_cast<const Piece*>(g.product);
@@ -288,9 +287,15 @@ extern "C" __global__ void __launch_bounds__(256) gate(GateArguments g) {
     const Piece gate0 = product[at], up0 = product[at + pieces];
     Piece gate1 = gate0, up1 = up0;
     if (both) gate1 = product[other], up1 = product[other + pieces];
-    d[i] = gated(g.type, gate0, up0);
-    if (both) d[j] = gated(g.type, gate1, up1);
+    d[i] = gated<T>(gate0, up0);
+    if (both) d[j] = gated<T>(gate1, up1);
   }
+}
+
+extern "C" __global__ void __launch_bounds__(256) gate(GateArguments g) {
+  kernels_before_are_complete();
+  if (g.type == DType::bf16) gate_all<DType::bf16>(g);
+  else gate_all<DType::fp16>(g);
 }
 
 // How fast bytes can be moved at all: 16-byte accesses, four of a thread under way together.
