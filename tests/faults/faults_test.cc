@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "emulator/product.h"
+#include "faults/run.h"
 #include "foretile/device/catalogue.h"
 #include "foretile/device/layout/tile_order.h"
 #include "foretile/device/legality.h"
@@ -23,35 +23,6 @@ constexpr Configuration kPortable = catalogue::simt(64, 64, 16, 4, 4);
 const Operation kAligned = catalogue::product(DType::bf16, DType::bf16);
 const Operation kUnaligned = catalogue::unaligned(kAligned);
 const Operation kFp32 = catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32));
-
-emulator::Options quick() {
-  emulator::Options o;
-  o.races = false;  // tests/emulator looks for races; here only results count
-  return o;
-}
-
-std::string run(const Operation& o, const Configuration& c, const Problem& p, const reference::GemmDataOptions& d = {}) {
-  const std::string failure = emulator_tests::run_product(o, c, p, d, quick()).failure();
-  return failure.empty() ? failure : text_of(c) + " m=" + std::to_string(p.m) + " n=" + std::to_string(p.n) + " k=" + std::to_string(p.k) + ": " + failure;
-}
-
-// An operand already laid out, with every value made NaN (or infinite): what must not be read.
-void spoil(const reference::GemmData& data, const char* name, double value) {
-  const reference::HostOperand* x = data.find(name);
-  ASSERT_NE(x, nullptr);
-  for (i64 batch = 0; batch < x->batches; ++batch)
-    for (i64 row = 0; row < x->rows; ++row)
-      for (i64 column = 0; column < x->columns; ++column) reference::store(x->type, x->data(), batch * x->batch_stride + row * x->ld + column, value);
-}
-
-std::string run(reference::GemmData& data, const Configuration& c) {
-  emulator::GemmRun run{data.operation, c, data.problem, data.operands, {}, 3};
-  for (const reference::HostOperand& x : data.list) run.regions.push_back({x.data(), x.data_bytes(), x.name == "D", x.name});
-  const emulator::Report report = emulate_gemm(run, quick());
-  if (!report.clean()) return report.text();
-  const reference::CheckResult check = data.check();
-  return check.passed() ? std::string() : check.text();
-}
 
 // Address space without memory behind it, but for the rows that are touched.
 class Sparse {

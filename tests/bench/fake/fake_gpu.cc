@@ -68,6 +68,7 @@ static unsigned short float_to_fp16(float f) {
 static float fast_exponential(float x) { return std::exp(x); }
 static float fast_quotient(float x, float y) { return x / y; }
 static void kernels_before_are_complete() {}
+static unsigned long long nanoseconds() { static unsigned long long t = 0; return t += 1000; }
 static void (*current_body)(void**);
 static void** current_arguments;
 static void thread_main() { current_body(current_arguments); }
