@@ -16,6 +16,7 @@ namespace {
 struct Options {
   ProductOptions product;
   MachineOptions machine;
+  CallOptions call;
   Output output;
 };
 
@@ -23,7 +24,7 @@ int choose_command(const Options& options) {
   const Problem p = options.product.problem();
   const Operation o = options.product.operation();
   const Machine machine = options.machine.load();
-  const Conditions conditions = options.machine.conditions(machine.sms);
+  const Conditions conditions = options.call.with(options.machine.conditions(machine.sms));
   const Choice choice = choose(machine, o, p, conditions);
 
   if (options.output.json) {
@@ -49,7 +50,8 @@ int choose_command(const Options& options) {
     table.row({{text_of(c.configuration), style}, {time_text(f.seconds), style}, best > 0 ? fmt::format("{:.2f}", f.seconds / best) : "-", name_of(f.bound), fmt::format("{:.2f}", f.waves), std::to_string(f.blocks_per_sm),
                fmt::format("{}{}", f.registers_estimated ? "~" : "", f.registers), bytes_text(f.shared_bytes)});
   }
-  fmt::print("{}", table.text());
+  if (choice.ranked.empty()) fmt::print("No kernel of the library can compute it here.\n");
+  else fmt::print("{}", table.text());
   if (!choice.ruled_out.empty()) {
     Table out;
     out.column("ruled out").column("because");
@@ -66,10 +68,12 @@ void add_choose(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("choose", "rank every configuration for a product; no GPU needed");
   options->product.add_to(*command);
   options->machine.add_to(*command);
+  options->call.add_to(*command);
   options->output.add_to(*command);
   command->footer(R"(Examples:
   foretile choose --m 4096 --n 6144 --k 4096                       the first line is what the library would run
   foretile choose --m 1 --n 4096 --k 4096 --machine rtx4090        on another GPU
+  foretile choose --m 32 --n 4096 --k 4096 --batch-invariant        with a row's bits the same at every M
   foretile choose --m 64 --n 4095 --k 4095                         rows that TMA cannot address: see what is ruled out, and why
 ~ before a register count: estimated, not read from compiled code.)");
   command->callback([options, &action] { action = [options] { return choose_command(*options); }; });

@@ -80,7 +80,7 @@ void print_calls(const emulator::Report& report) {
 }
 
 // The product that was asked for, and those that follow in its chain. N and K change places from each to the next, so that
-// the D of one is the A of the next, as in the two products of a feed-forward layer.
+// the D of one is the A of the next, as in the two products of a feed-forward layer. Behind a gated product comes a plain one.
 std::vector<ChainLink> chain_of(const Options& options, const Machine& machine) {
   const i64 kernels = whole_number("--chain", options.chain, 1, 16);
   std::vector<ChainLink> chain;
@@ -92,7 +92,12 @@ std::vector<ChainLink> chain_of(const Options& options, const Machine& machine) 
     if (kernels > 1 && o.transpose_a) throw BadInput(fmt::format("--chain {}: D is the next product's A and is not transposed; leave out --transpose-a", kernels));
     const auto given = options.configuration.parse(machine, o, p);
     chain.push_back({o, given ? *given : pick(machine, o, p, options.machine.conditions(machine.sms)), p});
-    std::swap(product.n, product.k);
+    product.n = std::to_string(p.k), product.k = std::to_string(output_columns(o, p.n));
+    if (!options.product.gated.empty()) {
+      const bool gate = !product.gated.empty();  // gate and up, down, gate and up, ...
+      product.gated = gate ? "" : options.product.gated, product.activation = gate ? "none" : options.product.activation;
+      if (!gate) product.n = options.product.n;
+    }
   }
   if (options.weights_ready && kernels == 1) throw BadInput("--weights-ready says what kernels of a chain may read before the one before them is complete: it needs --chain 2 or more");
   return chain;
@@ -225,6 +230,7 @@ Examples:
   foretile emulate --m 64 --n 64 --k 256 --mutate gemm_sm90.cuh:LINE:drop              what that barrier is for
   foretile emulate --m 200 --n 256 --k 512 --timeline run.json                        a picture: roles, waits, copies
   foretile emulate --m 64 --n 256 --k 512 --chain 2 --weights-ready                   dependent launch (PDL)
+  foretile emulate --m 16 --n 256 --k 512 --gated halves --activation silu --chain 2   a feed-forward layer
 Exit code 1 when the result is wrong or anything was found.)");
   command->callback([options, &action] { action = [options] { return emulate_command(*options); }; });
 }

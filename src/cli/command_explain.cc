@@ -21,6 +21,7 @@ namespace {
 struct Options {
   ProductOptions product;
   MachineOptions machine;
+  CallOptions call;
   ConfigurationOption configuration;
   std::vector<std::string> compare;  // two
   std::string roofline, kernel;
@@ -35,14 +36,14 @@ void together(const CLI::App& command, const char* option, std::initializer_list
 }
 
 int explain_command(const Options& options, const CLI::App& command) {
-  together(command, "--kernel", {"--config", "--compare", "--dtype", "--out-dtype", "--transpose-a", "--transpose-b", "--unaligned", "--alpha", "--beta", "--bias", "--activation", "--residual"}, "the file says what the kernel does");
+  together(command, "--kernel", {"--config", "--compare", "--dtype", "--out-dtype", "--transpose-a", "--transpose-b", "--unaligned", "--alpha", "--beta", "--bias", "--activation", "--gated", "--residual", "--dependent", "--batch-invariant"}, "the file says what the kernel does");
   together(command, "--compare", {"--config", "--roofline"}, "it has its two configurations");
   const Problem p = options.product.problem();
   if (!options.kernel.empty()) return explain_kernel(options.kernel, options.set, p, options.machine, options.roofline, options.output.json);
   if (!options.set.empty()) throw BadInput("--set goes with --kernel");
   const Operation o = options.product.operation();
   const Machine machine = options.machine.load();
-  const Conditions conditions = options.machine.conditions(machine.sms);
+  const Conditions conditions = options.call.with(options.machine.conditions(machine.sms));
   if (!options.compare.empty()) {
     std::vector<Configuration> both;
     for (const std::string& text : options.compare) both.push_back(*ConfigurationOption{text}.parse(machine, o, p));
@@ -90,6 +91,7 @@ void add_explain(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("explain", "how long a product takes, what bounds it, and why; no GPU needed");
   options->product.add_to(*command);
   options->machine.add_to(*command);
+  options->call.add_to(*command);
   options->configuration.add_to(*command);
   command->add_option("--compare", options->compare, "two configurations side by side, part by part")->expected(2)->group("Machine")->type_name("CONFIG CONFIG");
   command->add_option("--kernel", options->kernel, "a kernel that is not ours, described in a .toml file (docs/kernel-files.md)")->group("Machine")->type_name("FILE");
@@ -100,6 +102,8 @@ void add_explain(CLI::App& app, Action& action) {
   foretile explain --m 1 --n 28672 --k 4096                              one token: the weights' bytes decide
   foretile explain --m 4096 --n 28672 --k 4096 --regime burst             many tokens: tensor cores and the clock
   foretile explain --m 4096 --n 4096 --k 4095                             rows that TMA cannot address, and what that costs
+  foretile explain --m 32 --n 28672 --k 4096 --gated halves --activation silu --dependent
+                                                                        SwiGLU in one kernel, in a chain of launches
   foretile explain --m 512 --n 4096 --k 4096 --machine a100 --config simt:128x128x8:t8x8
   foretile explain --m 4096 --n 4096 --k 4096 --compare sm90:128x256x64:s4:coop:b2 sm90:128x128x64:s6:pingpong:b2
   foretile explain --kernel examples/kernels/tiled-fp16.toml --m 2048 --n 2048 --k 1024 --machine a100 --set T=24)");

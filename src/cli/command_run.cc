@@ -16,6 +16,7 @@ namespace {
 
 struct Options {
   ProductOptions product;
+  CallOptions call;
   ConfigurationOption configuration;
   std::string regime = "burst", sms, seed = "1";
   Output output;
@@ -26,7 +27,7 @@ int run_command(const Options& options) {
   const Operation o = options.product.operation();
   MachineOptions how;
   how.regime = options.regime, how.sms = options.sms;
-  const Conditions conditions = how.conditions();
+  const Conditions conditions = options.call.with(how.conditions());
   const u64 seed = u64(whole_number("--seed", options.seed, 0, 0x7fffffff));
   std::optional<Configuration> given;
   if (!options.configuration.text.empty()) {
@@ -34,7 +35,7 @@ int run_command(const Options& options) {
     given = configuration_from(options.configuration.text, error);
     if (!given) throw BadInput(fmt::format("--config: {} (foretile choose lists configurations)", error));
   }
-  const GpuRun run = run_on_gpu(o, p, options.product.alpha_value(), options.product.beta_value(), given, conditions.sm_budget, seed);
+  const GpuRun run = run_on_gpu(o, p, options.product.alpha_value(), options.product.beta_value(), given, conditions, seed);
 
   const Machine* machine = machine_for_device(run.gpu, run.compute_capability, run.sms);
   const Configuration c = given ? *given : machine ? pick(*machine, o, p, conditions) : Configuration{};
@@ -70,6 +71,7 @@ void add_run(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("run", "run a product on this machine's GPU, check it, time it beside the forecast");
   options->product.add_to(*command);
   options->configuration.add_to(*command);
+  options->call.add_to(*command);
   command->add_option("--regime", options->regime, "of the forecast: burst, sustained or a clock such as 1500MHz [burst]")->group("Machine")->type_name("NAME");
   command->add_option("--sms", options->sms, "fill only so many SMs [all]")->group("Machine")->type_name("N");
   command->add_option("--seed", options->seed, "of the random data [1]")->group("Machine")->type_name("N");
@@ -79,6 +81,7 @@ void add_run(CLI::App& app, Action& action) {
 Examples:
   foretile run --m 4096 --n 6144 --k 4096
   foretile run --m 77 --n 1001 --k 333 --dtype fp16 --bias --activation gelu_erf
+  foretile run --m 16 --n 28672 --k 4096 --gated halves --activation silu --dependent
 Exit code 1 when the result is wrong, 3 when there is no GPU.)");
   command->callback([options, &action] { action = [options] { return run_command(*options); }; });
 }

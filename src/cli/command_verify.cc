@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "cli/parallel.h"
 #include "cli/terminal.h"
+#include "emulator/built_in.h"
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
 #include "model/text.h"
@@ -24,7 +25,7 @@ namespace foretile::cli {
 namespace {
 
 struct Options {
-  std::string count, seed = "1", only, on = "auto", config;
+  std::string count, seed = "1", only, on = "auto", config, gated;
   Output output;
 };
 
@@ -37,12 +38,25 @@ struct Case {
   int sms = 1;
 };
 
+// Those that the emulator has built in and that gate like this; none where nothing is to be gated.
+std::vector<emulator::BuiltIn> gated_kernels(const std::optional<Configuration>& configuration, Gating gating) {
+  std::vector<emulator::BuiltIn> list;
+  for (const emulator::BuiltIn& k : emulator::built_in_kernels())
+    if (gating != Gating::none && k.operation.gating == gating && (!configuration || k.configuration == *configuration)) list.push_back(k);
+  return list;
+}
+
 // Everything about case `index` follows from the seed, so that one case can be run again alone.
-Case random_case(u64 seed, u64 index, const std::optional<Configuration>& configuration) {
+Case random_case(u64 seed, u64 index, const std::optional<Configuration>& configuration, Gating gating) {
   std::mt19937_64 random(seed * 0x9e3779b97f4a7c15ull + index);
   const auto below = [&](i64 n) { return i64(random() % u64(n)); };
   Case c;
-  for (;;) {
+  const std::vector<emulator::BuiltIn> gated = gated_kernels(configuration, gating);
+  if (!gated.empty()) {
+    const emulator::BuiltIn& kernel = gated[size_t(below(i64(gated.size())))];
+    c.operation = kernel.operation, c.configuration = kernel.configuration;
+  }
+  while (gated.empty()) {
     c.operation = catalogue::kOperations[below(std::size(catalogue::kOperations))].operation;
     c.configuration = catalogue::kConfigurations[below(std::size(catalogue::kConfigurations))];
     if (configuration) c.configuration = *configuration;
@@ -94,6 +108,7 @@ int verify_on_gpu(const Options& options) {
   v.seed = u64(whole_number("--seed", options.seed, 0, 0x7fffffff));
   if (!options.only.empty()) v.only = int(whole_number("--only", options.only, 0, 999999));
   v.configuration = configuration_of(options);
+  if (!options.gated.empty()) v.gating = parse_gating(options.gated);
   Progress progress("on the GPU", 0);
   v.progress = [&](const std::string& line) { progress.say(line); };
   const bench::VerifyResult r = bench::verify(v);
@@ -115,7 +130,7 @@ int verify_on_gpu(const Options& options) {
 
 // One case of a run again, with all that is known of it.
 int verify_one(const Options& options, const std::optional<Configuration>& configuration, u64 seed, u64 index) {
-  const Case c = random_case(seed, index, configuration);
+  const Case c = random_case(seed, index, configuration, parse_gating(options.gated));
   const EmulatedCheck check = emulate_and_check(c.operation, c.configuration, c.problem, c.data, c.how, c.sms);
   if (options.output.json) {
     auto json = envelope("verify");
@@ -133,12 +148,15 @@ int verify_in_emulator(const Options& options) {
   const int count = options.count.empty() ? 200 : int(whole_number("--count", options.count, 1, 1000000));
   const u64 seed = u64(whole_number("--seed", options.seed, 0, 0x7fffffff));
   const auto configuration = configuration_of(options);
+  const Gating gating = parse_gating(options.gated);
+  if (gating != Gating::none && gated_kernels(configuration, gating).empty())
+    throw BadInput(fmt::format("--config {} with --gated {}: the emulator has no such kernel built in; leave out --config", options.config, options.gated));
   if (!options.only.empty()) return verify_one(options, configuration, seed, u64(whole_number("--only", options.only, 0, 999999)));
   std::vector<EmulatedCheck> checks(static_cast<size_t>(count));
   Progress progress("checking", count);
   std::atomic<int> done{0};
   in_parallel(count, [&](int i) {
-    const Case c = random_case(seed, u64(i), configuration);
+    const Case c = random_case(seed, u64(i), configuration, gating);
     checks[size_t(i)] = emulate_and_check(c.operation, c.configuration, c.problem, c.data, c.how, c.sms);
     progress.done(++done, fmt::format("{} {}", shape_text(c.problem), text_of(c.configuration)));
   });
@@ -189,11 +207,13 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("--seed", options->seed, "which ones: the same seed gives the same products [1]")->type_name("N");
   command->add_option("--only", options->only, "run this case of them alone")->type_name("N");
   command->add_option("--config", options->config, "always this configuration [drawn from the catalogue]")->type_name("TEXT");
+  command->add_option("--gated", options->gated, "gated products alone: halves or interleaved [some, on a Hopper GPU]")->type_name("LAYOUT");
   command->add_option("--on", options->on, "gpu, cpu (the emulator), or auto: the GPU where there is one [auto]")->type_name("NAME");
   options->output.add_to(*command);
   command->footer(R"(Examples:
   foretile verify --count 50
   foretile verify --count 50 --seed 7 --only 31                                     one case again
+  foretile verify --count 20 --gated interleaved
   foretile verify --count 2000 --seed 7 --json
 Exit code 1 when one fails; each failure prints its case.)");
   command->callback([options, &action] { action = [options] { return verify_command(*options); }; });

@@ -25,7 +25,7 @@ bench::OperandPlan dense(const char* name, DType type, i64 rows, i64 columns, i6
 
 }  // namespace
 
-GpuRun run_on_gpu(const Operation& o, const Problem& p, float alpha, float beta, const std::optional<Configuration>& configuration, int sm_budget, u64 seed) {
+GpuRun run_on_gpu(const Operation& o, const Problem& p, float alpha, float beta, const std::optional<Configuration>& configuration, const Conditions& conditions, u64 seed) {
   if (const std::string reason = bench::Gpu::why_not(); !reason.empty())
     throw NotPossible(fmt::format("no usable GPU: {}. foretile emulate runs the kernel on the CPU, foretile explain forecasts it", reason));
   const bench::Gpu gpu;
@@ -40,7 +40,9 @@ GpuRun run_on_gpu(const Operation& o, const Problem& p, float alpha, float beta,
   v.d = dense("D", o.d, p.m, output_columns(o, p.n), p.batch, d_off);
   v.alpha = alpha, v.beta = beta;
   v.configuration = configuration;
-  v.sm_budget = sm_budget;
+  v.sm_budget = conditions.sm_budget;
+  v.batch_invariant = conditions.batch_invariant;
+  if (conditions.dependent && v.outputs() > 0 && p.k > 0 && alpha != 0) v.chain = bench::Chain::fed, v.weights_ready = true;
 
   GpuRun run{.gpu = gpu.info().name, .compute_capability = gpu.info().compute_capability, .sms = gpu.info().sms};
   bench::PlacedCase placed(gpu, v, false);
@@ -52,6 +54,10 @@ GpuRun run_on_gpu(const Operation& o, const Problem& p, float alpha, float beta,
   require(matmul(call));
   gpu.synchronize();
   run.first_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (v.chain != bench::Chain::none) {
+    require(placed.run([](const Matmul& one) { return matmul(one); }));
+    gpu.synchronize();
+  }
   run.wrong = placed.judge(run.bound_used);
   if (p.m && p.n && p.batch) {
     const bench::Arm one = bench::make_arm(gpu, 4, [&](i64) { require(matmul(call)); });

@@ -5,6 +5,7 @@
 
 #include "foretile/device/configuration.h"
 #include "foretile/device/operation.h"
+#include "model/model.h"
 
 namespace foretile::cli {
 
@@ -18,6 +19,8 @@ struct GpuRun {
 };
 
 // Throws NotPossible without a GPU and std::runtime_error for what the driver objects to.
-GpuRun run_on_gpu(const Operation& o, const Problem& p, float alpha, float beta, const std::optional<Configuration>& configuration, int sm_budget, u64 seed);
+// `conditions`: its SM budget, and whether the launches are dependent and batch-invariant. Dependent ones are checked behind a
+// product that writes A, which holds NaN until then.
+GpuRun run_on_gpu(const Operation& o, const Problem& p, float alpha, float beta, const std::optional<Configuration>& configuration, const Conditions& conditions, u64 seed);
 
 }  // namespace foretile::cli

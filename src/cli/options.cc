@@ -32,6 +32,12 @@ Activation parse_activation(const std::string& text) {
 
 }  // namespace
 
+Gating parse_gating(const std::string& text) {
+  if (text.empty()) return Gating::none;
+  if (const auto g = gating_from(text); g && *g != Gating::none) return *g;
+  throw BadInput(fmt::format("--gated is \"{}\"; allowed: halves (all gates, then all up columns), interleaved (gate, up, gate, up)", text));
+}
+
 i64 whole_number(const std::string& option, const std::string& text, i64 low, i64 high) {
   i64 value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -62,6 +68,7 @@ void ProductOptions::add_to(CLI::App& app) {
   app.add_option("--beta", beta, "factor of C; 0 means no C [0]")->group("Epilogue")->type_name("X");
   app.add_flag("--bias", bias, "add a value a column")->group("Epilogue");
   app.add_option("--activation", activation, "none, relu, gelu_erf, gelu_tanh or silu [none]")->group("Epilogue")->type_name("NAME");
+  app.add_option("--gated", gated, "D = activation(gate) * up with N/2 columns; gate and up columns are halves or interleaved")->group("Epilogue")->type_name("LAYOUT");
   app.add_flag("--residual", residual, "add a matrix after the activation")->group("Epilogue");
 }
 
@@ -73,6 +80,7 @@ Problem ProductOptions::problem() const {
   p.n = whole_number("--n", n, 0, kLargest);
   p.k = whole_number("--k", k, 0, kLargest);
   p.batch = whole_number("--batch", batch, 0, kLargest);
+  if (parse_gating(gated) != Gating::none && p.n % 2) throw BadInput(fmt::format("--n is {} with --gated {}; allowed: an even number, gate and up columns together", p.n, gated));
   return p;
 }
 
@@ -85,12 +93,13 @@ Operation ProductOptions::operation() const {
   o.transpose_a = transpose_a, o.transpose_b = transpose_b;
   o.has_c = beta_value() != 0, o.has_bias = bias, o.has_residual = residual;
   o.activation = parse_activation(activation);
+  o.gating = parse_gating(gated);
   (void)alpha_value();
   // Dense matrices at aligned addresses: what is left to decide is whether their rows are multiples of 16 bytes.
   Operands x;
   x.a.ld = o.transpose_a ? p.m : p.k, x.a.batch_stride = p.batch > 1 ? p.m * p.k : 0;
   x.b.ld = o.transpose_b ? p.n : p.k, x.b.batch_stride = p.batch > 1 ? p.n * p.k : 0;
-  x.epilogue.d.ld = p.n, x.epilogue.d.batch_stride = p.batch > 1 ? p.m * p.n : 0;
+  x.epilogue.d.ld = output_columns(o, p.n), x.epilogue.d.batch_stride = p.batch > 1 ? p.m * x.epilogue.d.ld : 0;
   o.inputs = unaligned ? Alignment::any : input_alignment(o, p, x);
   o.output = unaligned ? Alignment::any : output_alignment(o, p, x);
   return o;
@@ -98,6 +107,16 @@ Operation ProductOptions::operation() const {
 
 float ProductOptions::alpha_value() const { return float(number("--alpha", alpha)); }
 float ProductOptions::beta_value() const { return float(number("--beta", beta)); }
+
+void CallOptions::add_to(CLI::App& app) {
+  app.add_flag("--dependent", dependent, "one of a chain of dependent launches (PDL) whose weights are ready: starts while the one before it ends")->group("Machine");
+  app.add_flag("--batch-invariant", batch_invariant, "a row's bits do not depend on M: K is cut as N and K alone say")->group("Machine");
+}
+
+Conditions CallOptions::with(Conditions c) const {
+  c.dependent = dependent, c.batch_invariant = batch_invariant;
+  return c;
+}
 
 void MachineOptions::add_to(CLI::App& app) {
   app.add_option("--machine", machine, "a listed GPU (foretile machines) or a .toml file [h200]")->group("Machine")->type_name("NAME");
@@ -188,7 +207,8 @@ std::string operation_line(const Operation& o) {
   if (o.output == Alignment::any) text += ", output not aligned for TMA";
   if (o.has_c) text += ", + beta C";
   if (o.has_bias) text += ", + bias";
-  if (o.activation != Activation::none) text += fmt::format(", {}", name_of(o.activation));
+  if (o.gating != Gating::none) text += fmt::format(", {} * up ({})", o.activation == Activation::none ? "gate" : fmt::format("{}(gate)", name_of(o.activation)), name_of(o.gating));
+  else if (o.activation != Activation::none) text += fmt::format(", {}", name_of(o.activation));
   if (o.has_residual) text += ", + residual";
   return text;
 }
@@ -196,6 +216,8 @@ std::string operation_line(const Operation& o) {
 std::string regime_text(const Conditions& c) {
   std::string text = c.regime == Regime::burst ? "in a short burst" : c.regime == Regime::sustained ? "sustained at the power limit" : fmt::format("at {:.0f} MHz", c.mhz);
   if (c.data == Data::zeros) text += ", all-zero data";
+  if (c.dependent) text += ", in a chain of dependent launches with ready weights";
+  if (c.batch_invariant) text += ", bits independent of M";
   return c.sm_budget > 0 ? fmt::format("{}, on {} SMs", text, c.sm_budget) : text;
 }
 

@@ -35,11 +35,12 @@ struct NotPossible : std::runtime_error {
 // A whole number within [low, high], else BadInput naming `option`.
 i64 whole_number(const std::string& option, const std::string& text, i64 low, i64 high);
 double number(const std::string& option, const std::string& text);
+Gating parse_gating(const std::string& text);  // of --gated; empty: none
 
 // What is computed. Texts as the user gave them; parsed by the functions below.
 struct ProductOptions {
   std::string m, n, k, batch = "1";
-  std::string dtype = "bf16", out_dtype, activation = "none";
+  std::string dtype = "bf16", out_dtype, activation = "none", gated;
   std::string alpha = "1", beta = "0";
   bool transpose_a = false, transpose_b = false, bias = false, residual = false, unaligned = false;
 
@@ -48,6 +49,14 @@ struct ProductOptions {
   Operation operation() const;
   Problem problem() const;
   float alpha_value() const, beta_value() const;
+};
+
+// How the library is called, besides.
+struct CallOptions {
+  bool dependent = false, batch_invariant = false;
+
+  void add_to(CLI::App& app);
+  Conditions with(Conditions c) const;
 };
 
 // Where and how it runs.
