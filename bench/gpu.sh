@@ -9,9 +9,11 @@
 #   sanitizer       compute-sanitizer memcheck on 50 products, every operand in an allocation of its own size
 #   squares, layers ratio to cuBLASLt's best, bf16 and fp16: M = N = K in 2048, 4096, 8192; the 15 layers at M = 2048, 4096
 #   few             the layers at 1, 8, 32, 128, 512 rows, bf16
+#   invariant       batch-invariant mode: a row's bits at every M from 1 to 96, 20 shapes
+#   gated           SwiGLU on the gate and up layers, one kernel beside cuBLASLt and a gating kernel: plain, then dependent
 #   configurations  every catalogue configuration on the layers, for the model (SECONDS_LIMIT, default 480)
 #
-# About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2.
+# About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, invariant 1, gated 2.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=${FORETILE_BIN:-carry}
@@ -55,6 +57,12 @@ for what in "$@"; do
     squares) speed squares 2048,4096,8192 bf16; speed squares 2048,4096,8192 fp16 ;;
     layers) speed layers 2048,4096 bf16; speed layers 2048,4096 fp16 ;;
     few) step few 400 "$bin/foretile_bench_tool" bench --suite layers --m 1,8,32,128,512 --csv "$out/few_bf16.csv" --winners "$out/cublaslt_winners.csv" ;;
+    invariant) step invariant 300 "$bin/foretile_bench_tool" invariant ;;
+    gated)
+      for mode in "" --dependent; do
+        step "gated${mode/--/ }" 300 "$bin/foretile_bench_tool" bench --gated $mode --m "${MS:-1,8,16,32,64,96,4096}" --csv "$out/gated${mode/--/_}_bf16.csv" --winners "$out/cublaslt_winners.csv"
+      done
+      ;;
     configurations) step configurations 580 "$bin/foretile_bench_tool" configurations --suite layers --m "${MS:-1,16,64,256,1024,4096}" --seconds "${SECONDS_LIMIT:-480}" --csv "$out/configurations.csv" ;;
     *) echo "unknown step $what" >&2; exit 2 ;;
   esac

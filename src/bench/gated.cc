@@ -42,21 +42,19 @@ double copy_rate(const Gpu& gpu) {
   return best;
 }
 
-// One gated product laid out for timing, on the arena and weights of the plain one.
+// The gated product of a plain one's operands.
 class Gated {
  public:
-  Gated(Arena& arena, const Workload& product, const GatedOptions& options) : arena_(arena), product_(product), options_(options) {
+  Gated(const Gpu& gpu, const Workload& product) : product_(product) {
     CheckedCall checked;
     Status s = check_call(call(0), Pointers::real, checked);
-    if (s) s = choose_configuration(arena.gpu.info(), call(0), checked, configuration_);
+    if (s) s = choose_configuration(gpu.info(), call(0), checked, configuration_);
     if (!s) throw std::runtime_error(product.shape().name + ": " + s.message());
     operation_ = checked.operation;
   }
   Matmul call(i64 copy) const {
     Matmul call = product_.call(copy, nullptr);
     call.gating = Gating::halves, call.activation = Activation::silu;
-    call.dependent = call.weights_ready = options_.dependent;
-    call.batch_invariant = options_.batch_invariant;
     return call;
   }
   void run(i64 copy) const {
@@ -66,9 +64,7 @@ class Gated {
   const Configuration& configuration() const { return configuration_; }
 
  private:
-  Arena& arena_;
   const Workload& product_;
-  const GatedOptions& options_;
   Operation operation_;
   Configuration configuration_;
 };
@@ -88,7 +84,7 @@ std::string compare_pair(const Arena& arena, const Shape& shape, DType type, con
 GatedRow measure(const GatedOptions& options, Arena& arena, const Workload& w, const CublasLt& lt, WinnersFile& winners, const Buffer& pair_d) {
   const Gpu& gpu = arena.gpu;
   const Shape& shape = w.shape();
-  const Gated gated(arena, w, options);
+  const Gated gated(gpu, w);
   const CublasLtProduct product(lt, w.operation(), w.problem());
   const BaselineChoice baseline = choose_baseline(lt, product, arena, w, winners);
 
@@ -103,12 +99,12 @@ GatedRow measure(const GatedOptions& options, Arena& arena, const Workload& w, c
   row.configuration = text_of(gated.configuration());
   const bool hot = power_binds(w);
   if (const Machine* machine = machine_for_device(gpu.info().name, gpu.info().compute_capability, gpu.info().sms); machine && !why_not_on(*machine, gated.operation(), gated.configuration(), w.problem()))
-    row.forecast_microseconds = forecast(*machine, gated.operation(), gated.configuration(), w.problem(), {.regime = hot ? Regime::sustained : Regime::burst, .dependent = options.dependent}).seconds * 1e6;
+    row.forecast_microseconds = forecast(*machine, gated.operation(), gated.configuration(), w.problem(), {.regime = hot ? Regime::sustained : Regime::burst, .dependent = options.mode.dependent}).seconds * 1e6;
   const double seconds = options.arm_seconds > 0 ? options.arm_seconds : hot ? 0.3 : 0.03;
   const Arm few = make_arm(gpu, std::min<i64>(w.copies(), 4), [&](i64 i) { gated.run(i); });
   const i64 launches = launches_for(w, time_arm(gpu, few, 0, nullptr).microseconds);
   const Arm ours = make_arm(gpu, launches, [&](i64 i) { gated.run(i); });
-  const Arm pair = make_arm(gpu, launches, [&](i64 i) { multiply(i), gate(options.dependent); });
+  const Arm pair = make_arm(gpu, launches, [&](i64 i) { multiply(i), gate(options.mode.dependent); });
   const Arm product_alone = make_arm(gpu, launches, multiply), gate_alone = make_arm(gpu, launches, [&](i64) { gate(false); });
   w.poison();
   gpu.set_bytes(pair_d.data(), 0xFF, std::size_t(shape.m * shape.n / 2 * size_of(options.type)));
@@ -153,13 +149,13 @@ GatedReport bench_gated(const GatedOptions& options) {
   report.gpu = gpu.info().name, report.driver = driver_text(gpu, nvml), report.date = today();
   report.cublaslt = fmt::format("{} ({})", lt->version, lt->path);
   report.dtype = fmt::format("{}->{}", name_of(options.type), name_of(options.type));
-  report.mode = fmt::format("{}{}", options.dependent ? "dependent, as is the gating kernel" : "plain", options.batch_invariant ? ", batch-invariant" : "");
+  report.mode = options.mode.text();
   report.copy_bytes_per_second = copy_rate(gpu);
   WinnersFile winners(options.winners_path);
   Arena arena(gpu, options.shapes, options.type, options.type, true);
   const Buffer pair_d(gpu, arena.d.size());
   for (const Shape& shape : options.shapes) {
-    const Workload w(arena, shape, options.type, options.type);
+    const Workload w(arena, shape, options.type, options.type, options.mode);
     report.rows.push_back(measure(options, arena, w, *lt, winners, pair_d));
     const GatedRow& r = report.rows.back();
     if (options.progress) options.progress(fmt::format("{} M={} N={} K={} {}: {:.1f} us, the pair {:.1f} us, {:.3f}, {}", shape.name, shape.m, shape.n, shape.k, r.configuration, r.microseconds, r.pair_microseconds, r.ratio.median, r.verified));
@@ -182,7 +178,7 @@ double GatedReport::worst() const {
 }
 
 std::string GatedReport::table() const {
-  std::string s = fmt::format("{}, {}, cuBLASLt {}, {}, launches {}\nD = silu(gate) * up in one kernel, beside cuBLASLt's best candidate and a gating kernel; N counts both halves\n", gpu, driver, cublaslt, dtype, mode);
+  std::string s = fmt::format("{}, {}, cuBLASLt {}, {}, ours {}\nD = silu(gate) * up in one kernel, beside cuBLASLt's best candidate and a gating kernel{}; N counts both halves\n", gpu, driver, cublaslt, dtype, mode, mode.starts_with("dependent") ? ", launched dependent on it" : "");
   s += fmt::format("{:<16} {:>5} {:>6} {:>6}  {:<24} {:>9} {:>9} {:>9} {:>8} {:>6} {:>16} {:>9} {:>11}  {}\n", "layer", "M", "N", "K", "configuration", "us", "pair us", "cuBLASLt", "gate us", "ratio", "95 %", "forecast", "gate / copy", "checked");
   for (const GatedRow& r : rows)
     s += fmt::format("{:<16} {:>5} {:>6} {:>6}  {:<24} {:>9.1f} {:>9.1f} {:>9.1f} {:>8.1f} {:>6.3f} [{:.3f}, {:.3f}] {:>9.1f} {:>11.2f}  {}\n", r.shape.name, r.shape.m, r.shape.n, r.shape.k, r.configuration, r.microseconds,
@@ -194,7 +190,7 @@ std::string GatedReport::table() const {
 
 void GatedReport::write_csv(const std::string& path) const {
   std::ofstream out(path);
-  out << fmt::format("# date {}, {}, driver {}, cuBLASLt {}, {}, launches {}; SwiGLU in one kernel beside cuBLASLt and a gating kernel; copy rate {:.0f} GB/s; random normal data, weights rotate through over 512 MB, CUDA graph replays, arms alternate\n",
+  out << fmt::format("# date {}, {}, driver {}, cuBLASLt {}, {}, ours {}; SwiGLU in one kernel beside cuBLASLt and a gating kernel; copy rate {:.0f} GB/s; random normal data, weights rotate through over 512 MB, CUDA graph replays, arms alternate\n",
                      date, gpu, driver, cublaslt, dtype, mode, copy_bytes_per_second * 1e-9);
   out << "layer,m,n,k,configuration,us,pair_us,cublaslt_us,gate_us,gate_gb_s,ratio,ratio_low,ratio_high,forecast_us,bound_used,verified\n";
   for (const GatedRow& r : rows)

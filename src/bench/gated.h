@@ -13,8 +13,7 @@ namespace foretile::bench {
 struct GatedOptions {
   std::vector<Shape> shapes;     // N counts the columns of the product: even, N/2 a multiple of 8. Gates stand in the first half
   DType type = DType::bf16;      // of everything: bf16 or fp16
-  bool dependent = false;        // ours in a chain of dependent launches with ready weights, and the gating kernel launched dependent on the product; else all plain
-  bool batch_invariant = false;  // ours
+  CallMode mode;                 // of ours; where it is dependent, so is the gating kernel's launch. cuBLASLt's are as they come
   int rounds = 6;                // of A B
   double arm_seconds = 0;        // as BenchOptions::arm_seconds
   int device = 0;

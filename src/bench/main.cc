@@ -88,7 +88,7 @@ int run(int argc, char** argv) {
   }
   if (gated) {
     g.shapes = suite == "layers" ? bench::gated_layers(bench::parse_sizes(ms)) : bench::suite_shapes(suite, bench::parse_sizes(ms));
-    g.type = dtype_of(in), g.rounds = b.rounds, g.arm_seconds = b.arm_seconds, g.device = b.device, g.winners_path = b.winners_path, g.progress = say;
+    g.type = dtype_of(in), g.mode = b.mode, g.rounds = b.rounds, g.arm_seconds = b.arm_seconds, g.device = b.device, g.winners_path = b.winners_path, g.progress = say;
     const bench::GatedReport r = bench::bench_gated(g);
     std::printf("%s", r.table().c_str());
     if (!csv.empty()) r.write_csv(csv);

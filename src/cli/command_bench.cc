@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "bench/bench.h"
+#include "bench/gated.h"
 #include "bench/gpu.h"
 #include "cli/cli.h"
 #include "cli/json_rows.h"
@@ -19,7 +20,7 @@ namespace {
 
 struct Options {
   std::string m, n, k, suite, dtype = "bf16", out_dtype, config, rounds = "6", csv, winners;
-  bool no_baseline = false;
+  bool no_baseline = false, gated = false;
   bench::CallMode mode;
   Output output;
 };
@@ -32,8 +33,9 @@ DType type_of(const std::string& option, const std::string& text) {
 std::vector<bench::Shape> shapes_of(const Options& options) {
   const bool named = !options.suite.empty();
   if (named && !(options.n.empty() && options.k.empty())) throw BadInput("--suite names its own shapes: leave --n and --k out");
-  const std::string ms = options.m.empty() ? "2048,4096" : options.m;
+  const std::string ms = !options.m.empty() ? options.m : options.gated ? "1,8,16,32,64,96" : "2048,4096";
   try {
+    if (options.gated && (options.suite.empty() ? options.n.empty() && options.k.empty() : options.suite == "layers")) return bench::gated_layers(bench::parse_sizes(ms));
     if (named) return bench::suite_shapes(options.suite, bench::parse_sizes(ms));
     if (options.n.empty() && options.k.empty()) return bench::suite_shapes("layers", bench::parse_sizes(ms));
     if (options.m.empty() || options.n.empty() || options.k.empty()) throw BadInput("one product needs --m, --n and --k; --suite layers or squares takes --m alone");
@@ -55,7 +57,63 @@ std::vector<Configuration> configurations_of(const std::string& text) {
   return {*c};
 }
 
+void need_gpu() {
+  if (const std::string reason = bench::Gpu::why_not(); !reason.empty())
+    throw NotPossible(fmt::format("no usable GPU: {}. foretile choose and explain forecast without one", reason));
+}
+
+int bench_gated_command(const Options& options) {
+  for (const auto& [given, name] : {std::pair{!options.out_dtype.empty(), "--out-dtype"}, {!options.config.empty(), "--config"}, {options.no_baseline, "--no-baseline"}})
+    if (given) throw BadInput(fmt::format("{} does not go with --gated: D has the type of A and B, the configuration is the library's choice, and the other arm is what is compared with", name));
+  bench::GatedOptions g;
+  g.shapes = shapes_of(options);
+  g.type = type_of("--dtype", options.dtype);
+  g.mode = options.mode;
+  g.rounds = int(whole_number("--rounds", options.rounds, 1, 1000));
+  g.winners_path = options.winners;
+  need_gpu();
+  Progress progress("measured", int(g.shapes.size()));
+  int done = 0;
+  g.progress = [&](const std::string& line) { progress.done(++done, line); };
+  bench::GatedReport report;
+  try {
+    report = bench::bench_gated(g);
+  } catch (const std::invalid_argument& e) {
+    throw BadInput(e.what());
+  }
+  progress.finish();
+  if (!options.csv.empty()) report.write_csv(options.csv);
+
+  if (options.output.json) {
+    auto json = envelope("bench.gated");
+    json["gpu"] = report.gpu, json["driver"] = report.driver, json["cublaslt"] = report.cublaslt, json["date"] = report.date;
+    json["dtype"] = report.dtype, json["mode"] = report.mode, json["copy_bytes_per_second"] = report.copy_bytes_per_second;
+    json["rows"] = nlohmann::ordered_json::array();
+    for (const bench::GatedRow& r : report.rows)
+      json["rows"].push_back({{"shape", r.shape.name}, {"m", r.shape.m}, {"n", r.shape.n}, {"k", r.shape.k}, {"configuration", r.configuration}, {"seconds", r.microseconds * 1e-6}, {"forecast_seconds", r.forecast_microseconds * 1e-6},
+                              {"pair_seconds", r.pair_microseconds * 1e-6}, {"cublaslt_seconds", r.product_microseconds * 1e-6}, {"gate_seconds", r.gate_microseconds * 1e-6}, {"gate_bytes_per_second", r.gate_bytes_per_second},
+                              {"ratio", r.ratio.median}, {"ratio_interval", {r.ratio.low, r.ratio.high}}, {"bound_used", r.bound_used}, {"verified", r.verified}});
+    json["geometric_mean"] = report.geometric_mean(), json["worst"] = report.worst(), json["verified"] = report.verified();
+    print_json(json);
+    return report.verified() ? kOk : kCheckFailed;
+  }
+  fmt::print("{}, driver {}, {}, {}, ours {}\nSwiGLU in one kernel against the best candidate of cuBLASLt {} and a gating kernel; n counts both halves\n\n", report.gpu, report.driver, report.dtype, report.date, report.mode, report.cublaslt);
+  Table table;
+  table.column("shape").column("m", Align::right).column("n", Align::right, true).column("k", Align::right, true).column("configuration").column("measured", Align::right).column("forecast", Align::right);
+  table.column("the pair", Align::right).column("gating", Align::right, true).column("ratio", Align::right).column("95 %", Align::left, true).column("check");
+  for (const bench::GatedRow& r : report.rows)
+    table.row({r.shape.name, std::to_string(r.shape.m), std::to_string(r.shape.n), std::to_string(r.shape.k), r.configuration, time_text(r.microseconds * 1e-6), time_text(r.forecast_microseconds * 1e-6), time_text(r.pair_microseconds * 1e-6),
+               time_text(r.gate_microseconds * 1e-6), fmt::format("{:.3f}", r.ratio.median), fmt::format("{:.3f}-{:.3f}", r.ratio.low, r.ratio.high), r.verified == "ok" ? Table::Cell("ok", Style::good) : Table::Cell("FAILED", Style::bad)});
+  fmt::print("{}\n", table.text());
+  for (const bench::GatedRow& r : report.rows)
+    if (r.verified != "ok") fmt::print("{} at m = {}, {}: {}\n", r.shape.name, r.shape.m, r.configuration, styled(r.verified, Style::bad));
+  fmt::print("ratio: the pair's time over ours, above 1 is faster. Geometric mean {:.3f}, worst {:.3f}\n", report.geometric_mean(), report.worst());
+  fmt::print("copy rate {:.0f} GB/s, read and written; the gating kernel alone reaches {:.2f} of it at m = {}\n", report.copy_bytes_per_second * 1e-9, report.rows.back().gate_bytes_per_second / report.copy_bytes_per_second, report.rows.back().shape.m);
+  return report.verified() ? kOk : kCheckFailed;
+}
+
 int bench_command(const Options& options) {
+  if (options.gated) return bench_gated_command(options);
   bench::BenchOptions b;
   b.shapes = shapes_of(options);
   b.in = type_of("--dtype", options.dtype);
@@ -65,8 +123,7 @@ int bench_command(const Options& options) {
   b.mode = options.mode;
   b.rounds = int(whole_number("--rounds", options.rounds, 1, 1000));
   b.winners_path = options.winners;
-  if (const std::string reason = bench::Gpu::why_not(); !reason.empty())
-    throw NotPossible(fmt::format("no usable GPU: {}. foretile choose and explain forecast without one", reason));
+  need_gpu();
   Progress progress("measured", int(b.shapes.size() * std::max<size_t>(1, b.configurations.size())));
   int done = 0;
   b.progress = [&](const std::string& line) { progress.done(++done, line); };
@@ -120,6 +177,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--out-dtype", options->out_dtype, "of D [as A and B]")->group("Product")->type_name("TYPE");
   command->add_option("--config", options->config, "one configuration, or all of the catalogue [the library's choice]")->group("Measurement")->type_name("TEXT");
   command->add_option("--rounds", options->rounds, "of both arms in turn; six give the median's 95 % interval [6]")->group("Measurement")->type_name("N");
+  command->add_flag("--gated", options->gated, "SwiGLU in one kernel, against cuBLASLt and a gating kernel behind it; layers: those with gate and up columns")->group("Measurement");
   command->add_flag("--dependent", options->mode.dependent, "ours in a chain of dependent launches whose weights are ready; cuBLASLt's as they come")->group("Measurement");
   command->add_flag("--batch-invariant", options->mode.batch_invariant, "ours with bits that do not depend on M")->group("Measurement");
   command->add_flag("--no-baseline", options->no_baseline, "without cuBLASLt")->group("Measurement");
@@ -133,6 +191,7 @@ Examples:
   foretile bench --m 4096 --n 6144 --k 4096
   foretile bench --suite layers --m 1,32,4096 --csv layers.csv
   foretile bench --suite squares --m 2048,4096,8192 --dtype fp16
+  foretile bench --gated --m 1,16,64 --dependent
 Exit code 1 when a result is wrong, 3 when there is no GPU.)");
   command->callback([options, &action] { action = [options] { return bench_command(*options); }; });
 }

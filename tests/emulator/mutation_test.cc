@@ -38,6 +38,7 @@ const Subject kSubjects[] = {
     {"few_rows", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(64, 64, 12, 1), {.m = 20, .n = 128, .k = 904}, 1},
     {"direct_store", unstaged(catalogue::product(DType::bf16, DType::bf16)), catalogue::coop(128, 128, 6, 2), {.m = 130, .n = 136, .k = 504}, 2},
     {"decode", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(64, 64, 64, 5), {.m = 20, .n = 224, .k = 520}, 2},
+    {"decode_epilogue", catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), catalogue::decode(32, 64, 128, 4), {.m = 20, .n = 224, .k = 904}, 2},
     {"decode_split", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(32, 64, 128, 4, 2), {.m = 20, .n = 112, .k = 1672}, 2},
     {"simt", catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), catalogue::simt(64, 64, 16, 4, 4), {.m = 70, .n = 70, .k = 40}, 1},
 };
