@@ -13,7 +13,7 @@
 #   gated           SwiGLU on the gate and up layers, one kernel beside cuBLASLt and a gating kernel: plain, then dependent
 #   configurations  every catalogue configuration on the layers, for the model (SECONDS_LIMIT, default 480)
 #
-# About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, invariant 1, gated 2.
+# About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, invariant 1, gated 5, faults 5.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=${FORETILE_BIN:-carry}
@@ -51,7 +51,7 @@ for what in "$@"; do
       step verify 400 "$bin/foretile_bench_tool" verify --count 2000 --seed "${SEED:-1}"
       step integers 120 "$bin/foretile_bench_tool" verify --count 300 --seed "${SEED:-2}" --integers
       ;;
-    faults) step faults 400 bash -c "'$bin/foretile_test_gpu' --gtest_brief=1 2>&1 | tail -n 60; exit \${PIPESTATUS[0]}" ;;
+    faults) step faults 580 bash -c "'$bin/foretile_test_gpu' --gtest_brief=1 2>&1 | tail -n 60; exit \${PIPESTATUS[0]}" ;;
     sanitizer)
       step sanitizer 400 bash -c "'$sanitizer' --tool memcheck --error-exitcode 9 '$bin/foretile_bench_tool' verify --count 50 --seed 7 --max-size 700 --exact-allocations | tail -n 40; exit \${PIPESTATUS[0]}" ;;
     squares) speed squares 2048,4096,8192 bf16; speed squares 2048,4096,8192 fp16 ;;

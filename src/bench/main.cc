@@ -34,10 +34,11 @@ int run(int argc, char** argv) {
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
 
   bench::VerifyOptions v;
-  std::string v_configuration;
+  std::string v_configuration, v_gated;
   CLI::App* verify = app.add_subcommand("verify", "random products against fp64");
   verify->add_option("--count", v.count), verify->add_option("--seed", v.seed), verify->add_option("--only", v.only), verify->add_option("--max-size", v.max_size);
   verify->add_flag("--integers", v.integers), verify->add_flag("--exact-allocations", v.exact_allocations);
+  verify->add_option("--gated", v_gated, "halves or interleaved: gated products alone");
   verify->add_option("--config", v_configuration), verify->add_option("--threads", v.threads), verify->add_option("--device", v.device);
 
   bench::BenchOptions b;
@@ -67,6 +68,7 @@ int run(int argc, char** argv) {
 
   if (*verify) {
     if (!v_configuration.empty()) v.configuration = configuration_of(v_configuration);
+    if (!v_gated.empty() && !(v.gating = gating_from(v_gated))) throw std::invalid_argument("gated is '" + v_gated + "'; allowed: none, halves, interleaved");
     v.progress = say;
     const bench::VerifyResult r = bench::verify(v);
     std::printf("%s", r.text().c_str());

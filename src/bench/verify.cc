@@ -9,6 +9,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "foretile/device/catalogue.h"
+#include "foretile/device/legality.h"
+#include "model/text.h"
 #include "reference/check.h"
 #include "reference/convert.h"
 
@@ -268,6 +271,9 @@ VerifyResult verify(const VerifyOptions& options) {
   shape.gating = options.gating;
   if (options.gating.value_or(Gating::none) != Gating::none && !shape.hopper)
     throw std::runtime_error(fmt::format("gated products need compute capability 9.0 (Hopper); {} has {:.1f}", gpu.info().name, gpu.info().compute_capability / 10.0));
+  if (options.gating && options.configuration)
+    if (const char* reason = why_not(catalogue::gated(DType::bf16, DType::bf16, *options.gating), *options.configuration))
+      throw std::runtime_error(fmt::format("configuration {} with gated products ({}): {}", text_of(*options.configuration), name_of(*options.gating), reason));
   std::vector<VerifyCase> cases;
   for (int i = 0; i < options.count; ++i)
     if (options.only < 0 || options.only == i) cases.push_back(draw_case(options.seed, i, shape));

@@ -146,6 +146,16 @@ TEST_F(VerifyTest, GateAndUpExchangedAreFound) {
     EXPECT_GT(run({.activates_the_product = true}, 60, false, false, gating).failures.size(), 30u);
   }
 }
+TEST_F(VerifyTest, ConfigurationsThatCannotGateAreNamed) {
+  VerifyOptions o;
+  o.count = 1, o.gating = Gating::halves, o.configuration = Configuration{.family = Family::simt, .tile_m = 64, .tile_n = 64, .tile_k = 16, .thread_m = 4, .thread_n = 4};
+  try {
+    verify(o);
+    FAIL() << "accepted";
+  } catch (const std::runtime_error& e) {
+    EXPECT_NE(std::string(e.what()).find("simt:64x64x16:t4x4 with gated products (halves)"), std::string::npos) << e.what();
+  }
+}
 // A call that does not wait for the product before it reads what A held before; one behind it that does not wait leaves NaN.
 TEST_F(VerifyTest, ChainsOutOfOrderAreFound) {
   for (const bool early : {true, false}) {

@@ -75,7 +75,8 @@ inline void prepare_all(const bench::Gpu& gpu, const std::vector<bench::VerifyCa
   for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
     threads.emplace_back([&] {
       for (std::size_t i; (i = next++) < cases.size();) {
-        const Status s = prepare(bench::call_of(cases[i], gpu.device()));
+        Status s = prepare(bench::call_of(cases[i], gpu.device()));
+        if (s && cases[i].chain != bench::Chain::none) s = prepare(bench::feed_of(cases[i], gpu.device()));
         EXPECT_TRUE(s) << cases[i].text() << ": " << s.message();
       }
     });
