@@ -102,9 +102,7 @@ void Gpu::copy(void* to, const void* from, std::size_t bytes) const {
 }
 
 void Gpu::load_kernels() {
-  const std::string source = std::string("#include \"foretile/device/arguments.h\"\n#include \"foretile/device/operation.h\"\nusing namespace foretile;\n") +
-                             kKernelPrelude + kSharedStructs + "\n" + kKernelSource;
-  const std::string cubin = compile_plain(source, info_->compute_capability, "the benchmark's own kernels");
+  const std::string cubin = compile_plain(helper_source(), info_->compute_capability, "the benchmark's own kernels");
   check(driver_->module_load(&module_, cubin.data()), "cuModuleLoadData");
 }
 

@@ -27,7 +27,7 @@ __device__ inline void kernels_before_are_complete() {
 }
 )CUDA";
 
-// Includes, the prelude and the shared structs come before it: see Gpu::load_kernels().
+// Includes, the prelude and the shared structs come before it: see helper_source().
 const char* const kKernelSource = R"CUDA(
 __device__ inline u64 mix(u64 z) {  // SplitMix64's finaliser
   z += 0x9e3779b97f4a7c15ull;
@@ -323,5 +323,9 @@ extern "C" __global__ void __launch_bounds__(1024) hold(u64 duration) {
 
 extern "C" __global__ void nothing() {}
 )CUDA";
+
+std::string helper_source() {
+  return std::string("#include \"foretile/device/arguments.h\"\n#include \"foretile/device/operation.h\"\nusing namespace foretile;\n") + kKernelPrelude + kSharedStructs + "\n" + kKernelSource;
+}
 
 }  // namespace foretile::bench

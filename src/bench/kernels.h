@@ -1,6 +1,8 @@
 // The benchmarks' and checks' own GPU kernels: random data, guard patterns, an fp64 reference. They share no code with
 // the kernels under test beyond the plain structs of device/, and are compiled by NVRTC when first used.
 #pragma once
+#include <string>
+
 #include "foretile/device/arguments.h"
 #include "foretile/device/operation.h"
 
@@ -68,5 +70,6 @@ FORETILE_SHARED_WITH_KERNELS(
 // host with a prelude of their own.
 extern const char* const kKernelPrelude;
 extern const char* const kKernelSource;
+std::string helper_source();  // all of it: one translation unit
 
 }  // namespace foretile::bench

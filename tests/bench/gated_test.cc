@@ -7,9 +7,12 @@
 
 #include "bench/gated.h"
 #include "bench/gpu.h"
+#include "bench/kernels.h"
+#include "bench/plain_compile.h"
 #include "model/text.h"
 #include "reference/check.h"
 #include "reference/convert.h"
+#include "runtime/nvrtc.h"
 
 namespace foretile::bench {
 namespace {
@@ -34,6 +37,14 @@ TEST(Gated, TheGatingKernelIsSiluTimesUp) {
           ASSERT_LE(std::fabs(got - wanted), std::fabs(wanted) * (type == DType::bf16 ? 0x1p-8 : 0x1p-11) + 1e-6) << name_of(type) << " " << row << " " << column;
         }
     }
+}
+
+// For GPUs without and with bf16 conversions and dependent launch.
+TEST(HelperKernels, Compile) {
+  if (std::getenv("FORETILE_NVRTC")) GTEST_SKIP() << "the pretended compiler is loaded in this process";
+  const Nvrtc* nvrtc = nullptr;
+  if (const Status s = load_nvrtc(nvrtc); !s) GTEST_SKIP() << s.message();
+  for (const int capability : {75, 80, 90}) EXPECT_GT(compile_plain(helper_source(), capability, "helpers").size(), 10000u) << capability;
 }
 
 TEST(Gated, LayersWithGateAndUpColumns) {
