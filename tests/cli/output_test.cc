@@ -295,6 +295,42 @@ TEST(Emulate, AChainOfDependentLaunches) {
   EXPECT_TRUE(kinds.count("race"));
 }
 
+TEST(Emulate, AFeedForwardLayerIsAGatedProductAndAPlainOne) {
+  const Outcome o = foretile("emulate --m 16 --n 256 --k 512 --gated halves --activation silu --chain 2 --weights-ready --json");
+  ASSERT_EQ(o.code, 0) << o.error << o.out;
+  const auto check = o.json()["check"];
+  EXPECT_NE(check["operation"].get<std::string>().find("gated=halves"), std::string::npos);
+  EXPECT_EQ(check["result"]["elements"], 16 * 128);
+  const auto& after = check["after"][0];
+  EXPECT_EQ(after["n"], 512);
+  EXPECT_EQ(after["k"], 128) << "N/2 columns of the first";
+  EXPECT_EQ(after["operation"].get<std::string>().find("gated"), std::string::npos);
+}
+
+TEST(Choose, GatedDependentAndBatchInvariant) {
+  const auto choice = [](const std::string& more) {
+    const Outcome o = foretile("choose --m 16 --n 4096 --k 4096 --json " + more);
+    EXPECT_EQ(o.code, 0) << o.error;
+    return o.json();
+  };
+  const auto plain = choice(""), gated = choice("--gated interleaved --activation silu"), dependent = choice("--dependent");
+  for (const auto& c : gated["ranked"]) EXPECT_EQ(c["configuration"].get<std::string>().substr(0, 6), "decode");
+  EXPECT_LT(dependent["ranked"][0]["forecast"]["seconds"], plain["ranked"][0]["forecast"]["seconds"]);
+  // One cut of K alone, at every M.
+  std::set<std::string> cuts;
+  for (const char* m : {"1", "16", "64", "96"}) {
+    const Outcome o = foretile(std::string("choose --n 4096 --k 4096 --batch-invariant --json --m ") + m);
+    ASSERT_EQ(o.code, 0) << o.error;
+    const auto ranked = o.json()["ranked"];
+    for (const auto& c : ranked) {
+      const std::string text = c["configuration"];
+      cuts.insert(text.find(":k") == std::string::npos ? "whole" : text.substr(text.find(":k")));
+    }
+  }
+  EXPECT_EQ(cuts.size(), 1u);
+  EXPECT_TRUE(choice("--gated halves --machine a100")["ranked"].empty());
+}
+
 TEST(Emulate, TraceSaysWhatHitsInTheMachinesL2) {
   const auto of = [](const std::string& machine) { return foretile("emulate --json --trace --m 256 --n 256 --k 128 --config sm90:128x128x64:s6:coop:b2 --sms 2 --machine " + machine).json().at("l2"); };
   const auto l2 = of("h200");
