@@ -16,4 +16,11 @@ constexpr Element wgmma_accumulator(int thread, int i) {
 // stmatrix / ldmatrix: lane l holds of each 8x8 matrix of 16-bit elements the two neighbours at this row.
 constexpr Element matrix_fragment(int lane) { return {lane / 4, (lane % 4) * 2}; }
 
+// mma.sync m16n8k16 of 16-bit types (PTX ISA, "Matrix Fragments for mma.m16n8k16"). Register r of lane l holds of A and B
+// two neighbours along K: this element and the one after it. A[16 x 16] is row and k, B[8 x 16] likewise.
+constexpr Element mma_a(int lane, int r) { return {lane / 4 + r % 2 * 8, lane % 4 * 2 + r / 2 * 8}; }
+constexpr Element mma_b(int lane, int r) { return {lane / 4, lane % 4 * 2 + r * 8}; }
+// The accumulator D[16 x 8], four fp32 a lane.
+constexpr Element mma_accumulator(int lane, int i) { return {lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2}; }
+
 }  // namespace foretile

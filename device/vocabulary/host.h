@@ -11,6 +11,9 @@ void wgmma_wait(int pending, Site site);
 void registers(int count, bool acquire, Site site);
 void shared_access(u32 address, void* data, int bytes, bool store, Site site);
 void global_access(const void* address, void* data, int bytes, bool store, Site site);
+void cp_async(u32 destination, const void* source, int bytes, u32 valid, Site site);
+void cp_async_wait(int pending, Site site);
+void mma_sync(DType type, float* d, const u32* a, const u32* b, Site site);
 u16 float_to_bf16(float x);
 u16 float_to_fp16(float x);
 }  // namespace emulator
@@ -40,6 +43,17 @@ template <class T> inline T load_global(const T* address, Site site) {
 }
 template <class T> inline void store_global(T* address, T value, Site site) {
   emulator::global_access(address, &value, sizeof(T), true, site);
+}
+
+template <int Bytes> inline void cp_async(SmemAddress destination, const void* source, u32 valid, Site site) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
+  emulator::cp_async(destination.value, source, Bytes, valid, site);
+}
+template <int Pending> inline void cp_async_wait(Site site) { emulator::cp_async_wait(Pending, site); }
+template <DType T> inline void mma_sync(float (&d)[4], const u32x4& a, const u32x2& b, Site site) {
+  static_assert(T == DType::bf16 || T == DType::fp16);
+  const u32 left[4] = {a.x, a.y, a.z, a.w}, right[2] = {b.x, b.y};
+  emulator::mma_sync(T, d, left, right, site);
 }
 
 template <class T> inline T round_to(float x);

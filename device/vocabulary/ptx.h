@@ -213,6 +213,12 @@ FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, float v
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
                ::"r"(destination.value), "r"(__float_as_uint(value)), "r"(barrier.value) : "memory");
 }
+FORETILE_VOCABULARY u32x4 load_matrix_x4_transposed(SmemAddress row, Site) {
+  u32x4 f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f.x), "=r"(f.y), "=r"(f.z), "=r"(f.w) : "r"(row.value) : "memory");
+  return f;
+}
 
 template <class T> FORETILE_DEVICE T load_global(const T* address, Site) {
   using W = typename detail::Word<sizeof(T)>::type;
@@ -221,6 +227,37 @@ template <class T> FORETILE_DEVICE T load_global(const T* address, Site) {
 template <class T> FORETILE_DEVICE void store_global(T* address, T value, Site) {
   using W = typename detail::Word<sizeof(T)>::type;
   *reinterpret_cast<W*>(address) = detail::bits_as<W>(value);
+}
+
+// ---- asynchronous copies of single elements ---------------------------------------------------------------
+template <int Bytes> FORETILE_DEVICE void cp_async(SmemAddress destination, const void* source, u32 valid, Site site) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
+#if __CUDA_ARCH__ >= 800
+  if constexpr (Bytes == 16) {  // past L1: whole lines come once a block
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination.value), "l"(source), "r"(valid) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(destination.value), "l"(source), "r"(valid), "n"(Bytes) : "memory");
+  }
+#else
+  u32 words[Bytes / 4] = {};
+  const auto* from = static_cast<const u8*>(source);
+  if (valid == Bytes) {
+    const auto whole = load_global(static_cast<const typename detail::Word<Bytes>::type*>(source), site);
+    return store_shared(destination, whole, site);
+  }
+  for (u32 i = 0; i < valid; ++i) words[i / 4] |= u32(from[i]) << i % 4 * 8;
+  store_shared(destination, detail::bits_as<typename detail::Word<Bytes>::type>(words), site);
+#endif
+}
+FORETILE_VOCABULARY void cp_async_commit(Site) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int Pending> FORETILE_DEVICE void cp_async_wait(Site) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+#endif
 }
 
 // ---- warp, dependent launch -----------------------------------------------------------------------------
@@ -232,6 +269,17 @@ FORETILE_VOCABULARY bool elect_one(Site) {
       "selp.u32 %0, 1, 0, p;\n}"
       : "=r"(elected)::"memory");
   return elected != 0;
+}
+FORETILE_VOCABULARY float shuffle_xor(float value, u32 mask, Site) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+template <DType T> FORETILE_DEVICE void mma_sync(float (&d)[4], const u32x4& a, const u32x2& b, Site) {
+  static_assert(T == DType::bf16 || T == DType::fp16);
+  if constexpr (T == DType::bf16) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+  } else {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+  }
 }
 // Dependent launch exists from compute capability 9.0: before, a kernel starts when its predecessors are complete.
 FORETILE_VOCABULARY void grid_dependency_wait(Site) {

@@ -124,6 +124,8 @@ FORETILE_VOCABULARY void store_matrix_x2(SmemAddress row, u32x2 fragments, Site 
 FORETILE_VOCABULARY void store_matrix_x4_transposed(SmemAddress column, u32x4 fragments, Site site = Site::here());
 FORETILE_VOCABULARY void store_matrix_x2_transposed(SmemAddress column, u32x2 fragments, Site site = Site::here());
 FORETILE_VOCABULARY u32x4 load_matrix_x4(SmemAddress row, Site site = Site::here());
+// The same, each 8x8 matrix transposed on its way.
+FORETILE_VOCABULARY u32x4 load_matrix_x4_transposed(SmemAddress row, Site site = Site::here());
 
 // ---- shared memory of the cluster -----------------------------------------------------------------------
 FORETILE_VOCABULARY ClusterAddress cluster_address(SmemAddress address, u32 rank);  // the same address in block `rank`
@@ -135,8 +137,22 @@ FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, float v
 template <class T> FORETILE_DEVICE T load_global(const T* address, Site site = Site::here());
 template <class T> FORETILE_DEVICE void store_global(T* address, T value, Site site = Site::here());
 
+// ---- asynchronous copies of single elements ---------------------------------------------------------------
+// Copies 4, 8 or 16 bytes, both addresses multiples of that, from global to shared memory: the first `valid` bytes, then
+// zeros; nothing beyond `valid` bytes is read, and with 0 the source may be any address. The write comes at some time
+// before cp_async_wait says that its group is complete, for this thread; the others learn of it by a barrier. It is of
+// the generic proxy. Before compute capability 8.0 the copy goes through a register, at once.
+template <int Bytes> FORETILE_DEVICE void cp_async(SmemAddress destination, const void* source, u32 valid = Bytes, Site site = Site::here());
+FORETILE_VOCABULARY void cp_async_commit(Site site = Site::here());  // closes a group of this thread's copies, empty or not
+template <int Pending> FORETILE_DEVICE void cp_async_wait(Site site = Site::here());  // all but the youngest groups are complete
+
 // ---- warp ------------------------------------------------------------------------------------------------
 FORETILE_VOCABULARY bool elect_one(Site site = Site::here());  // true in one lane of a converged warp, unspecified which
+// The value of lane `lane_index() ^ mask`; all 32 lanes call together.
+FORETILE_VOCABULARY float shuffle_xor(float value, u32 mask, Site site = Site::here());
+// d[16 x 8] += a[16 x 16] * b[8 x 16]^T by one warp. T: bf16, fp16. Which element stands where: device/layout/fragment.h.
+// From compute capability 8.0.
+template <DType T> FORETILE_DEVICE void mma_sync(float (&d)[4], const u32x4& a, const u32x2& b, Site site = Site::here());
 
 // ---- dependent launch (PDL) ------------------------------------------------------------------------------
 FORETILE_VOCABULARY void grid_dependency_wait(Site site = Site::here());     // earlier kernels of the chain are complete

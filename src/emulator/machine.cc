@@ -242,6 +242,10 @@ void Machine::thread_exit(Thread& t) {
     else if (t.bulk->read_waited < t.bulk->open)
       report("exit", nowhere, name_thread(t) + " returns while its bulk stores may still read shared memory: bulk_wait_read<0>() is missing");
   }
+  if (t.copies && t.copies->open_used)
+    report("exit", t.copies->open_site, fmt::format("{} returns with copies that it never committed, the last at {}: cp_async_commit() is missing", name_thread(t), name_site(t.copies->open_site)));
+  else if (t.copies && t.copies->waited <= t.copies->last_used)
+    report("exit", t.copies->open_site, fmt::format("{} returns while its copies may still land, the last issued at {}: cp_async_wait<0>() is missing", name_thread(t), name_site(t.copies->open_site)));
   t.state = Thread::State::done;
   if (timeline_) show_exit(t);
   if (options_.races && b.grid->after) b.grid->building.add(t);

@@ -48,7 +48,7 @@ struct Release {
 };
 
 struct Wait {
-  enum class Kind { nothing, mbarrier, named_barrier, cluster, collective, bulk, registers, grid, testing, polling } kind = Kind::nothing;
+  enum class Kind { nothing, mbarrier, named_barrier, cluster, collective, bulk, cp_async, registers, grid, testing, polling } kind = Kind::nothing;
   const char* call = "";
   Site site{};
   u32 address = 0;  // of the mbarrier; id of a named barrier; registers wanted
@@ -72,6 +72,18 @@ struct BulkGroups {
   u32 read_waited = 1;   // first group whose reads were not waited for
   u32 first_reading() const { return reading.empty() ? open : reading.begin()->first; }  // first group not finished
   u32 first_writing() const { return writing.empty() ? open : writing.begin()->first; }
+};
+
+// One thread's element-wise copies (cp_async). Groups are counted from 1 and complete in order: epochs of its agent.
+struct CopyGroups {
+  Agent agent = kNobody;
+  u32 open = 1;            // the group that the next copy joins
+  bool open_used = false;
+  Site open_site{};        // of its youngest copy
+  std::map<u32, u32> pending;  // group -> copies that have not landed
+  u32 waited = 1;          // first group that was not waited for
+  u32 last_used = 0;       // youngest group with a copy in it
+  u32 first_pending() const { return pending.empty() ? open : pending.begin()->first; }
 };
 
 struct MbarrierState {
@@ -134,6 +146,8 @@ struct Warp {
   Rendezvous rendezvous;
   std::array<u32, kWarp> address{};             // operands of the collective under way, by lane
   std::array<std::array<u32, 4>, kWarp> data{};
+  std::array<std::array<u32, 2>, kWarp> second{};  // B of an mma_sync
+  std::array<float*, kWarp> registers_of{};        // its accumulator
   u32 elected = 0;
   u32 track = 0, life = 0;  // on the timeline
   std::vector<WarpWait> waits;
@@ -229,6 +243,7 @@ struct Thread {
   u32 epoch = 1, fenced_epoch = 0;
   Wait wait;
   std::unique_ptr<BulkGroups> bulk;
+  std::unique_ptr<CopyGroups> copies;
   std::vector<MbarrierState*> unfenced_inits;
   u32 cluster_generation = 0;
   bool cluster_arrived = false;
@@ -285,7 +300,16 @@ class Machine {
   void global_access(const void* address, void* data, u32 bytes, bool store, Site site);
   void store_cluster_async(u32 destination, float value, u32 barrier, Site site);
   void store_matrix(u32 row, const u32* fragments, u32 count, bool transposed, Site site);
-  void load_matrix(u32 row, u32* fragments, Site site);
+  void load_matrix(u32 row, u32* fragments, Site site, bool transposed = false);
+
+  // ---- cp_async.cc ----
+  void cp_async(u32 destination, const void* source, u32 bytes, u32 valid, Site site);
+  void cp_async_commit();
+  void cp_async_wait(u32 pending, Site site);
+
+  // ---- mma.cc ----
+  float shuffle_xor(float value, u32 mask, Site site);
+  void mma_sync(DType type, float* d, const u32* a, const u32* b, Site site);
 
   // ---- tma.cc ----
   void prefetch_tensor_map(const TensorMap& map, Site site);
@@ -395,7 +419,7 @@ class Machine {
   void show_multiply(Block& block, Warpgroup& g, const MatrixMultiply& op);
   void show_retired(Warpgroup& g, u32 upto);
 
-  enum class Engine : u8 { copies, matrix, bulk_reads, bulk_writes, grid };
+  enum class Engine : u8 { copies, matrix, bulk_reads, bulk_writes, cp_async, grid };
   Agent new_agent(Block& b, Engine engine, u32 detail);
 
   const Grid& grid_of(Agent a) const;

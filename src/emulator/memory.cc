@@ -161,20 +161,25 @@ void Machine::store_matrix(u32 row, const u32* fragments, u32 count, bool transp
   });
 }
 
-// The other way round, four matrices.
-void Machine::load_matrix(u32 row, u32* fragments, Site site) {
+// The other way round, four matrices. Transposed, lane l holds of each matrix the two neighbours down column l / 4.
+void Machine::load_matrix(u32 row, u32* fragments, Site site, bool transposed) {
   ++progress_;
   Thread& t = me();
   Warp& w = t.warp();
   w.address[t.lane()] = row;
-  collective(w.rendezvous, kWarp, "load_matrix_x4", site, {}, true, [&] {
+  collective(w.rendezvous, kWarp, transposed ? "load_matrix_x4_transposed" : "load_matrix_x4", site, {}, true, [&] {
     for (u32 i = 0; i < 4; ++i)
       for (u32 r = 0; r < 8; ++r) {
         Thread& owner = *t.block->threads[w.index * kWarp + 8 * i + r];
         const u32 address = w.address[owner.lane()];
         const u8* at = shared_bytes(*t.block, address, 16, 16, "load_matrix", site);
         if (options_.races) touch_shared(*t.block, address - kSharedBase, 16, {owner.agent, owner.epoch, site_id(site), false, false}, owner.view());
-        for (u32 k = 0; k < 4; ++k) std::memcpy(&w.data[4 * r + k][i], at + 4 * k, 4);
+        if (!transposed) {
+          for (u32 k = 0; k < 4; ++k) std::memcpy(&w.data[4 * r + k][i], at + 4 * k, 4);
+        } else {
+          for (u32 column = 0; column < 8; ++column)
+            std::memcpy(reinterpret_cast<u8*>(&w.data[4 * column + r / 2][i]) + r % 2 * 2, at + 2 * column, 2);
+        }
       }
   });
   // No lane can overwrite this before all 32 have come to the next collective call.

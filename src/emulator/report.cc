@@ -95,6 +95,7 @@ std::string Machine::name_agent(Agent a) const {
     case Engine::matrix: return fmt::format("{} warpgroup {}'s matrix unit", block, e.detail);
     case Engine::bulk_reads: return fmt::format("the bulk store of {} thread {} (reading its source)", block, e.detail);
     case Engine::bulk_writes: return fmt::format("the bulk store of {} thread {} (writing)", block, e.detail);
+    case Engine::cp_async: return fmt::format("a cp_async of {} warp {} lane {}", block, e.detail / kWarp, e.detail % kWarp);
     case Engine::grid: return "the kernel before";
   }
   return "?";
@@ -149,6 +150,7 @@ std::string Machine::describe(const Wait& wait, const Block& block) {
     case Wait::Kind::cluster: return fmt::format("wait at the cluster barrier: {} of {} threads arrived", block.cluster->arrived, block.cluster->live);
     case Wait::Kind::collective: return fmt::format("wait for the rest of their {} at {}", wait.detail == kWarp ? "warp" : "warpgroup", wait.call);
     case Wait::Kind::bulk: return fmt::format("wait until at most {} bulk store groups are pending", wait.detail);
+    case Wait::Kind::cp_async: return fmt::format("wait until at most {} groups of cp_async are pending", wait.detail);
     case Wait::Kind::registers:
       return fmt::format("wait for {} registers a thread: the block's pool has {} left for a warpgroup", wait.address, block.register_pool / kWarpgroup);
     case Wait::Kind::grid: {

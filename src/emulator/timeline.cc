@@ -177,7 +177,8 @@ void Machine::show_wait(Thread& t) {
       if (!t.block->named[w.address].whole_block) name = fmt::format("{} {}", w.call, w.address);
       arguments.add("threads", t.block->named[w.address].expected);
       break;
-    case Wait::Kind::bulk: arguments.add("groups allowed to stay", i64(w.detail)); break;
+    case Wait::Kind::bulk:
+    case Wait::Kind::cp_async: arguments.add("groups allowed to stay", i64(w.detail)); break;
     case Wait::Kind::registers: arguments.add("registers wanted", w.address); break;
     default: break;
   }

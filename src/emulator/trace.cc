@@ -26,6 +26,9 @@ const char* name_of(Trace::Kind kind) {
     case Trace::Kind::load_global: return "load_global";
     case Trace::Kind::store_global: return "store_global";
     case Trace::Kind::load_matrix_x4: return "load_matrix_x4";
+    case Trace::Kind::load_matrix_x4_transposed: return "load_matrix_x4_transposed";
+    case Trace::Kind::cp_async_read: return "cp_async from global";
+    case Trace::Kind::cp_async_write: return "cp_async to shared";
     case Trace::Kind::store_matrix_x4: return "store_matrix_x4";
     case Trace::Kind::store_matrix_x2: return "store_matrix_x2";
   }
@@ -96,7 +99,7 @@ void Trace::close(Stream& s) {
   AccessSite& out = sites_[s.site];
   ++out.requests;
   out.lanes += u64(std::popcount(r.active));
-  if (s.kind == Kind::load_global || s.kind == Kind::store_global) {
+  if (s.kind == Kind::load_global || s.kind == Kind::store_global || s.kind == Kind::cp_async_read) {
     out.sectors += u64(global_sectors(r.address, int(s.bytes), r.active));
     out.ideal_sectors += u64(ideal_sectors(u32(std::popcount(r.active)), int(s.bytes)));
     out.lines += u64(global_lines(r.address, int(s.bytes), r.active));
@@ -109,7 +112,7 @@ void Trace::close(Stream& s) {
   } else {
     std::array<u32, 32> address;
     for (u32 i = 0; i < 32; ++i) address[i] = u32(r.address[i]);
-    if (s.kind == Kind::load_shared || s.kind == Kind::store_shared) {
+    if (s.kind == Kind::load_shared || s.kind == Kind::store_shared || s.kind == Kind::cp_async_write) {
       const Direction direction = s.kind == Kind::load_shared ? Direction::load : Direction::store;
       out.wavefronts += u64(shared_wavefronts(address, int(s.bytes), r.active, direction));
       out.ideal_wavefronts += u64(ideal_wavefronts(address, int(s.bytes), r.active, direction));
@@ -160,13 +163,13 @@ std::vector<AccessSite> Trace::finish() {
 }
 
 std::string text_of(const std::vector<AccessSite>& sites) {
-  std::string text = fmt::format("{:<40} {:<16} {:>5} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9}\n", "call site", "call", "bytes", "requests", "wavefronts", "ideal", "sectors", "ideal", "mergeable");
+  std::string text = fmt::format("{:<40} {:<20} {:>5} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9}\n", "call site", "call", "bytes", "requests", "wavefronts", "ideal", "sectors", "ideal", "mergeable");
   for (const AccessSite& a : sites) {
     std::string_view file = a.site.file ? a.site.file : "?";
     file = file.substr(file.find_last_of('/') + 1);
     const bool shared = a.wavefronts > 0;
     const auto number = [](bool shown, u64 value) { return shown ? fmt::format("{}", value) : std::string("-"); };
-    text += fmt::format("{:<40} {:<16} {:>5} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9}\n", fmt::format("{}:{}", file, a.site.line), a.call, a.bytes, a.requests,
+    text += fmt::format("{:<40} {:<20} {:>5} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9}\n", fmt::format("{}:{}", file, a.site.line), a.call, a.bytes, a.requests,
                         number(shared, a.wavefronts), number(shared, a.ideal_wavefronts), number(!shared, a.sectors), number(!shared, a.ideal_sectors), a.mergeable);
   }
   return text;

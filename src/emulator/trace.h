@@ -24,7 +24,7 @@ class Trace {
   // `memory`: what the launches may touch. Its order, not the host's addresses, says where the L2 sees it: a run repeats
   // exactly.
   explicit Trace(u64 l2_bytes = 0, const std::vector<Region>& memory = {});
-  enum class Kind : u8 { load_shared, store_shared, load_global, store_global, load_matrix_x4, store_matrix_x4, store_matrix_x2 };
+  enum class Kind : u8 { load_shared, store_shared, load_global, store_global, load_matrix_x4, load_matrix_x4_transposed, store_matrix_x4, store_matrix_x2, cp_async_read, cp_async_write };
 
   // One lane's access.
   void lane(Kind kind, u32 block, u32 thread, u64 address, u32 bytes, Site site);

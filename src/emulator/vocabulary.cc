@@ -165,6 +165,19 @@ u32x4 load_matrix_x4(SmemAddress row, Site site) {
   return {fragments[0], fragments[1], fragments[2], fragments[3]};
 }
 
+u32x4 load_matrix_x4_transposed(SmemAddress row, Site site) {
+  trace(Trace::Kind::load_matrix_x4_transposed, row.value, 16, site);
+  u32 fragments[4];
+  Machine::current().load_matrix(row.value, fragments, site, true);
+  return {fragments[0], fragments[1], fragments[2], fragments[3]};
+}
+
+void cp_async_commit(Site site) {
+  Machine& m = Machine::current();
+  if (!m.enter(site, "cp_async_commit").drop) m.cp_async_commit();
+}
+
+float shuffle_xor(float value, u32 mask, Site site) { return Machine::current().shuffle_xor(value, mask, site); }
 bool elect_one(Site site) { return Machine::current().elect_one(site); }
 
 void grid_dependency_wait(Site site) {
@@ -201,6 +214,19 @@ void shared_access(u32 address, void* data, int bytes, bool store, Site site) {
   trace(store ? Trace::Kind::store_shared : Trace::Kind::load_shared, address, u32(bytes), site);
   Machine::current().shared_access(address, data, u32(bytes), store, site);
 }
+void cp_async(u32 destination, const void* source, int bytes, u32 valid, Site site) {
+  Machine& m = Machine::current();
+  if (m.enter(site, "cp_async").drop) return;
+  if (valid) trace(Trace::Kind::cp_async_read, reinterpret_cast<std::uintptr_t>(source), u32(bytes), site);
+  trace(Trace::Kind::cp_async_write, destination, u32(bytes), site);
+  m.cp_async(destination, source, u32(bytes), valid, site);
+}
+void cp_async_wait(int pending, Site site) {
+  Machine& m = Machine::current();
+  const Effect e = m.enter(site, "cp_async_wait", true);
+  if (!e.drop) m.cp_async_wait(u32(max_of(0, pending + e.delta)), site);
+}
+void mma_sync(DType type, float* d, const u32* a, const u32* b, Site site) { Machine::current().mma_sync(type, d, a, b, site); }
 void global_access(const void* address, void* data, int bytes, bool store, Site site) {
   trace(store ? Trace::Kind::store_global : Trace::Kind::load_global, reinterpret_cast<std::uintptr_t>(address), u32(bytes), site);
   Machine::current().global_access(address, data, u32(bytes), store, site);
