@@ -2,7 +2,7 @@
 find_package(CLI11 REQUIRED)
 file(GLOB cli_sources CONFIGURE_DEPENDS src/cli/*.cc)
 if(cli_sources)
-  foretile_layer(cli foretile_bench foretile_api foretile_emulator foretile_runtime foretile_reference foretile_model
+  foretile_layer(cli foretile_ladder foretile_bench foretile_api foretile_emulator foretile_runtime foretile_reference foretile_model
                  foretile_fmt CLI11::CLI11 nlohmann_json::nlohmann_json)
   target_compile_options(foretile_cli PRIVATE $<$<CONFIG:Release>:-O1>)  # nothing in it is hot; halves its build
   target_precompile_headers(foretile_cli PRIVATE <CLI/CLI.hpp> <nlohmann/json.hpp> <fmt/format.h>)  # dear headers, in most of its files
@@ -11,7 +11,7 @@ if(cli_sources)
   target_link_libraries(foretile_tool PRIVATE foretile_cli)
   install(TARGETS foretile_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-foreach(layer catalogue bench)
+foreach(layer catalogue bench ladder)
   if(EXISTS ${PROJECT_SOURCE_DIR}/src/${layer}/main.cc)
     add_executable(foretile_${layer}_tool src/${layer}/main.cc)
     target_include_directories(foretile_${layer}_tool PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)

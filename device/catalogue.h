@@ -22,6 +22,14 @@ constexpr Configuration simt(int m, int n, int k, int thread_m, int thread_n) {
   return {.family = Family::simt, .tile_m = m, .tile_n = n, .tile_k = k, .thread_m = thread_m, .thread_n = thread_n};
 }
 
+constexpr Configuration ffma(int m, int n, int k, int thread_m, int thread_n, int split_k = 1) {
+  return {.family = Family::ffma, .tile_m = m, .tile_n = n, .tile_k = k, .split_k = split_k, .thread_m = thread_m, .thread_n = thread_n};
+}
+
+constexpr Configuration gemv(int m, int n, int warps) {
+  return {.family = Family::gemv, .tile_m = m, .tile_n = n, .tile_k = 128, .split_k = warps};
+}
+
 inline constexpr Configuration kConfigurations[] = {
     pingpong(128, 128, 6, 2),     // the epilogue hides under the other tile: the best all-rounder of the three
     pingpong(128, 160, 5, 2),
@@ -63,6 +71,14 @@ inline constexpr Configuration kConfigurations[] = {
     decode(96, 64, 64, 4),
     decode(96, 128, 64, 5),
     decode(96, 128, 64, 5, 2),
+    gemv(1, 4, 8),                // fp32, one row: a vector
+    gemv(8, 4, 8),                // and up to eight, narrow and wide B
+    gemv(8, 8, 8),
+    ffma(128, 256, 8, 16, 8),     // fp32: the fewest shared loads a multiply
+    ffma(128, 128, 8, 16, 8),
+    ffma(128, 64, 8, 16, 8),      // wave fit
+    ffma(64, 64, 8, 8, 8),
+    ffma(32, 64, 32, 8, 8, 4),    // few rows: groups of warps along K
     simt(128, 128, 8, 8, 8),      // any type, any alignment, any GPU
     simt(64, 64, 16, 4, 4),
     simt(32, 32, 16, 4, 4),
@@ -101,7 +117,8 @@ inline constexpr NamedOperation kOperations[] = {
     {"fp16-full-silu", full(DType::fp16, DType::fp16, Activation::silu)},
     {"bf16-swiglu", gated(DType::bf16, DType::bf16, Gating::halves)},
     {"bf16-unaligned", unaligned(product(DType::bf16, DType::bf16))},
-    {"fp32", unaligned(product(DType::fp32, DType::fp32))},
+    {"fp32", product(DType::fp32, DType::fp32)},
+    {"fp32-unaligned", unaligned(product(DType::fp32, DType::fp32))},
 };
 
 }  // namespace foretile::catalogue

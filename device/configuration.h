@@ -8,6 +8,8 @@ enum class Family : u8 {
   simt = 0,  // device/kernels/gemm_simt.cuh: any type, any alignment, any GPU
   sm90 = 1,  // device/kernels/gemm_sm90.cuh: TMA and wgmma, Hopper only
   decode = 2,  // device/kernels/gemm_decode.cuh: few rows of A, weights streamed at the speed of memory, Hopper only
+  ffma = 3,  // device/kernels/gemm_ffma.cuh: fp32 inputs at the rate of the fp32 cores, any alignment, any GPU
+  gemv = 4,  // device/kernels/gemm_gemv.cuh: fp32, up to eight rows of A, B at the speed of memory, any GPU
 };
 
 enum class Schedule : u8 {
@@ -28,10 +30,10 @@ struct Configuration {
   Schedule schedule = Schedule::cooperative;
   int store_buffers = 0;  // staging chunks of D a consumer warpgroup, for TMA stores that overlap
 
-  // decode only
-  int split_k = 1;  // blocks of a cluster, each with its slice of K; their partial sums meet in a fixed order
+  // K is split over so many blocks of a cluster (decode) groups of warps (ffma) or warps (gemv); their partial sums meet in a fixed order
+  int split_k = 1;
 
-  // simt only
+  // simt and ffma
   int thread_m = 0, thread_n = 0;  // register tile of one thread
 
   friend constexpr bool operator==(const Configuration&, const Configuration&) = default;

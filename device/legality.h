@@ -16,8 +16,32 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   if ((o.has_c && !is_float(o.c)) || (o.has_bias && !is_float(o.bias)) || (o.has_residual && !is_float(o.residual)))
     return "C, bias and residual must be fp32, fp16 or bf16";
   if (c.tile_m <= 0 || c.tile_n <= 0 || c.tile_k <= 0) return "tile sizes must be positive";
-  if (c.family != Family::decode && c.split_k != 1) return "only the decode family splits K";
+  if (c.family != Family::decode && c.family != Family::ffma && c.family != Family::gemv && c.split_k != 1) return "only the decode, ffma and gemv families split K";
   if (c.family != Family::decode && o.gating != Gating::none) return "gated products take the decode family";
+
+  if (c.family == Family::ffma) {
+    if (o.a != DType::fp32 || o.b != DType::fp32) return "the ffma family takes A and B in fp32";
+    if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1) return "the ffma family has no stages, store buffers or clusters";
+    if (c.thread_m <= 0 || c.thread_n <= 0 || c.thread_m % 4 || c.thread_n % 4) return "ffma register tiles must be multiples of 4 both ways";
+    if (c.thread_m * c.thread_n > 128) return "an ffma register tile of more than 128 values would spill";
+    if (c.split_k < 1 || c.split_k > 8 || c.tile_k % c.split_k) return "one to eight groups of warps share out the ffma tile's depths evenly";
+    if (c.tile_m % c.thread_m || (c.tile_m / c.thread_m > 2 && c.tile_m / c.thread_m % 4)) return "an ffma tile has one, two or a multiple of four register tiles along M";
+    if (c.tile_n % ffma::warp_columns(c)) return "the ffma tile's columns must be a multiple of a warp's: 32 lanes less those along M, a register tile each";
+    if (!ffma::whole_units(c, o.transpose_a, c.tile_m) || !ffma::whole_units(c, o.transpose_b, c.tile_n)) return "a warp cannot copy the ffma tile in whole units of 128 elements";
+    if (ffma::threads(c) > 1024) return "the ffma tile must give at most 1024 threads";
+    if (ffma::shared_bytes(c) > 64 * 1024) return "the ffma tile needs more than 64 KiB of shared memory";
+    return nullptr;
+  }
+
+  if (c.family == Family::gemv) {
+    if (o.a != DType::fp32 || o.b != DType::fp32) return "the gemv family takes A and B in fp32";
+    if (o.transpose_a || o.transpose_b) return "the gemv family takes A[M,K] and B[N,K], not transposed";
+    if (o.inputs != Alignment::tma) return "the gemv family needs the base address and every row of A and B on a multiple of 16 bytes";
+    if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1 || c.thread_m || c.thread_n) return "the gemv family has a tile and a number of warps, nothing else";
+    if (c.tile_m < 1 || c.tile_m > 8 || c.tile_n < 1 || c.tile_n > 8) return "a gemv tile has one to eight rows of A and of B";
+    if (c.tile_k != gemv::kStep || c.split_k < 1 || c.split_k > 16) return "a gemv tile is 128 elements deep, and one to sixteen warps share out K";
+    return nullptr;
+  }
 
   if (c.family == Family::simt) {
     if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1) return "the simt family has no stages, store buffers or clusters";
@@ -70,7 +94,7 @@ constexpr const char* why_not(const Operation& o, const Configuration& c, const 
   if (p.m > limit || p.n > limit || p.k > limit) return "M, N and K must stay below 2^31 - 4096";
   if (p.batch > limit || cluster_tiles(c, p) > limit) return "more than 2^31 output tiles";
   if (o.gating != Gating::none && p.n % 2) return "a gated product needs an even N";
-  if (p.k > 0 && ceil_div(p.k, i64(decode::kSliceUnit)) < c.split_k) return "K has fewer slices of 128 elements than there are blocks to split it over";
+  if (c.family == Family::decode && p.k > 0 && ceil_div(p.k, i64(decode::kSliceUnit)) < c.split_k) return "K has fewer slices of 128 elements than there are blocks to split it over";
   if (c.family != Family::simt && p.k == 0) return "a tensor map cannot be empty: K = 0 takes the simt family";
   return nullptr;
 }

@@ -182,6 +182,11 @@ template <class T> FORETILE_DEVICE void store_shared(SmemAddress address, T valu
                  ::"r"(address.value), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
   }
 }
+FORETILE_VOCABULARY float load_shared_alone(SmemAddress address, Site) {
+  float v;
+  asm volatile("ld.volatile.shared.f32 %0, [%1];" : "=f"(v) : "r"(address.value) : "memory");
+  return v;
+}
 FORETILE_VOCABULARY void store_matrix_x4(SmemAddress row, u32x4 f, Site) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                ::"r"(row.value), "r"(f.x), "r"(f.y), "r"(f.z), "r"(f.w) : "memory");
@@ -271,14 +276,18 @@ FORETILE_VOCABULARY bool elect_one(Site) {
   return elected != 0;
 }
 FORETILE_VOCABULARY float shuffle_xor(float value, u32 mask, Site) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+// Not volatile: it touches nothing but registers, and the compiler may move it among the loads that feed it.
 template <DType T> FORETILE_DEVICE void mma_sync(float (&d)[4], const u32x4& a, const u32x2& b, Site) {
   static_assert(T == DType::bf16 || T == DType::fp16);
+  const float c[4] = {d[0], d[1], d[2], d[3]};
   if constexpr (T == DType::bf16) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
   } else {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
   }
 }
 // Dependent launch exists from compute capability 9.0: before, a kernel starts when its predecessors are complete.

@@ -117,6 +117,8 @@ template <int Registers> FORETILE_DEVICE void register_acquire(Site site = Site:
 // ---- shared memory: each access says its width (sizeof T: 1, 2, 4, 8 or 16, naturally aligned) ----------
 template <class T> FORETILE_DEVICE T load_shared(SmemAddress address, Site site = Site::here());
 template <class T> FORETILE_DEVICE void store_shared(SmemAddress address, T value, Site site = Site::here());
+// A load of four bytes that stays one: ptxas makes one wide load of neighbouring narrow ones where it can prove alignment.
+FORETILE_VOCABULARY float load_shared_alone(SmemAddress address, Site site = Site::here());
 // 8x8 matrices of 16-bit elements; lane 8i+r gives the address of row r of matrix i (16 bytes, aligned).
 FORETILE_VOCABULARY void store_matrix_x4(SmemAddress row, u32x4 fragments, Site site = Site::here());
 FORETILE_VOCABULARY void store_matrix_x2(SmemAddress row, u32x2 fragments, Site site = Site::here());

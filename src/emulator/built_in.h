@@ -8,6 +8,8 @@
 
 #include "foretile/device/catalogue.h"
 #include "foretile/device/kernels/gemm_decode.cuh"
+#include "foretile/device/kernels/gemm_ffma.cuh"
+#include "foretile/device/kernels/gemm_gemv.cuh"
 #include "foretile/device/kernels/gemm_simt.cuh"
 #include "foretile/device/kernels/gemm_sm90.cuh"
 
@@ -24,6 +26,8 @@ struct BuiltIn {
 template <Operation O, Configuration C> void kernel_body(const void* arguments) {
   if constexpr (C.family == Family::sm90) gemm_sm90<O, C>(*static_cast<const GemmSm90Arguments*>(arguments));
   else if constexpr (C.family == Family::decode) gemm_decode<O, C>(*static_cast<const GemmDecodeArguments*>(arguments));
+  else if constexpr (C.family == Family::ffma) gemm_ffma<O, C>(*static_cast<const GemmSimtArguments*>(arguments));
+  else if constexpr (C.family == Family::gemv) gemm_gemv<O, C>(*static_cast<const GemmSimtArguments*>(arguments));
   else gemm_simt<O, C>(*static_cast<const GemmSimtArguments*>(arguments));
 }
 

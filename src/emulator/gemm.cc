@@ -50,7 +50,12 @@ std::string name_decode_shared(const Operation& o, const Configuration& c, u32 o
   return fmt::format("weights of stage {}", at / decode::weight_stage_bytes(c));
 }
 
-std::string name_simt_shared(const Configuration& c, u32 offset) { return int(offset) < simt::a_bytes(c) ? "A tile" : "B tile"; }
+std::string name_simt_shared(const Configuration& c, u32 offset) {
+  if (c.family == Family::simt) return int(offset) < simt::a_bytes(c) ? "A tile" : "B tile";
+  if (c.family == Family::gemv) return fmt::format("partial sums of warp {}", int(offset) / (4 * c.tile_m * c.tile_n * gemv::kLanePitch));
+  const int stage = int(offset) / ffma::stage_bytes(c);  // the sums of split_k groups follow where the stages stood
+  return fmt::format("{} tile of stage {}", int(offset) % ffma::stage_bytes(c) < ffma::a_bytes(c) ? "A" : "B", stage);
+}
 
 }  // namespace
 

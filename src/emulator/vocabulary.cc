@@ -138,6 +138,7 @@ void wgmma_commit(Site site) {
   if (!m.enter(site, "wgmma_commit").drop) m.wgmma_commit(site);
 }
 
+float load_shared_alone(SmemAddress address, Site site) { return load_shared<float>(address, site); }
 void store_matrix_x4(SmemAddress row, u32x4 f, Site site) {
   trace(Trace::Kind::store_matrix_x4, row.value, 16, site);
   const u32 fragments[4] = {f.x, f.y, f.z, f.w};

@@ -53,6 +53,13 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
 // The power was fitted beside the constants: 8 explains the recorded times worse.
 double norm(double x, double y, double z = 0, double w = 0, double v = 0);
 
+// Instructions of one output element: scale, epilogue, rounding.
+double epilogue_instructions(const Operation& o);
+
+// ffma_clocks.cc
+constexpr double kFp32LatencyLoad = 1.6;  // of unloaded: fitted to 64x64 tiles on an H200, which have nothing to hide it under
+void ffma_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x);
+void gemv_clocks(const Machine& machine, const Operation& o, const Configuration& c, Anatomy& x, const Problem& p);
 // decode_clocks.cc
 void decode_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x);
 double decode_seconds_at(const Anatomy& x, double clock);

@@ -154,6 +154,8 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
                     "boxes of weights and tokens, zeros beyond the edges included"});
     list.push_back({"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 100 * x.flops_executed / (machine.tensor_rate(o.a) * machine.sms * x.clock * kernel_seconds), "%", false,
                     "multiplied with padding, over what all SMs could in the time"});
+  } else if (c.family == Family::ffma || c.family == Family::gemv) {
+    list.push_back({"sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed", 100 * x.flops_executed / (machine.fp32_rate * machine.sms * x.clock * kernel_seconds), "%", false, "multiply-adds with padding over the rate of all SMs"});
   } else {
     const DescribedKernel k = describe_simt(o, c, x.grid);
     const auto step = access_costs(machine, k, p, false), epilogue = access_costs(machine, k, p, true);

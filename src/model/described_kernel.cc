@@ -44,7 +44,7 @@ double multiplies(const DescribedKernel& k) {
 // FLOP per SM and clock at which its multiplies can run; a lone half uses half of a half2's lanes.
 double multiply_rate(const Machine& machine, const DescribedKernel& k) {
   switch (k.multiplier) {
-    case Multiplier::fp32: return machine.fp32_rate * machine.simt.efficiency;
+    case Multiplier::fp32: return machine.fp32_rate * (k.register_clocks > 0 ? 1 / std::max(1.0, k.register_clocks) : machine.simt.efficiency);
     case Multiplier::half: return machine.fp16_rate / 2;
     case Multiplier::half2: return machine.fp16_rate;
     case Multiplier::mma: return machine.tensor_rate(k.input) * machine.mma_sync;
@@ -66,7 +66,17 @@ struct Block {  // clocks of one block's step on each unit of its SM
   double math = 0, loads = 0, deposits = 0, issue = 0, l2_bytes = 0, instructions = 0, waits = 0;
 };
 
-Block block_step(const Machine& machine, const DescribedKernel& k, const std::vector<AccessCost>& costs) {
+// How long a load takes while the machine is busy: from L2 where both operands stay in it from one launch to the next, from
+// DRAM where they do not fit, since blocks walk K together and somebody asks first. Between, it grows with what does not
+// fit. The factors over unloaded latencies are fitted to rungs 3 and 4 of the ladder on an H200, 1,024 to 8,192 cubed.
+double memory_latency(const Machine& machine, const DescribedKernel& k, const Problem& p) {
+  constexpr double kBusyL2 = 2.0, kBusyDram = 1.6, kFits = 0.7, kGone = 1.5;  // the last two as in traffic.h
+  const double operands = double(p.m + p.n) * double(p.k) * double(p.batch) * size_of(k.input);
+  const double missing = std::clamp((operands / machine.l2_bytes - kFits) / (kGone - kFits), 0.0, 1.0);
+  return kBusyL2 * machine.l2_latency + missing * std::max(0.0, kBusyDram * machine.dram_latency - kBusyL2 * machine.l2_latency);
+}
+
+Block block_step(const Machine& machine, const DescribedKernel& k, const Problem& p, const std::vector<AccessCost>& costs) {
   Block b;
   const double threads = threads_of(k), warps = double(ceil_div(threads_of(k), kWarpLanes));
   b.math = 2 * multiply_adds_of(k) * threads / multiply_rate(machine, k);
@@ -83,9 +93,9 @@ Block block_step(const Machine& machine, const DescribedKernel& k, const std::ve
     b.deposits += bytes / machine.shared_bytes_per_clock, b.l2_bytes += bytes;
   }
   b.issue = b.instructions * warps / machine.schedulers;
-  // A block alone. Its slowest load comes from DRAM: blocks walk K together, and somebody asks first.
+  // A block alone. Where nothing was counted, its slowest load comes from DRAM unloaded.
   const double busy = std::max({b.math, b.loads, b.issue, std::max(chain_of(k), b.instructions)});
-  const double memory = machine.dram_latency + (k.copy == Copy::bulk ? machine.tma_latency : 0), barrier = machine.simt.step_clocks / 2;
+  const double memory = (k.register_clocks > 0 ? memory_latency(machine, k, p) : machine.dram_latency) + (k.copy == Copy::bulk ? machine.tma_latency : 0), barrier = machine.simt.step_clocks / 2;
   const bool through_shared = b.deposits > 0;
   b.waits = (k.stages <= 1 ? memory + busy : std::max(memory / (k.stages - 1), busy)) + (through_shared ? b.deposits + machine.shared_latency : 0) + k.barriers * barrier;
   return b;
@@ -95,12 +105,23 @@ struct Times {
   double step = 0, math = 0, shared = 0, l2 = 0, issue = 0, latency = 0, epilogue = 0;
 };
 
+// (x^4 + y^4 + ...)^(1/4), the power fitted to rungs 2 to 7 of the ladder on an H200.
+double contended(std::initializer_list<double> parts) {
+  double sum = 0;
+  for (const double x : parts) sum += x * x * x * x;
+  return std::sqrt(std::sqrt(sum));
+}
+
 Times on_one_sm(const Machine& machine, const DescribedKernel& k, const Block& b, double epilogue_lsu, double epilogue_bytes, int blocks, int busy_sms) {
   Times t;
   t.math = blocks * b.math, t.shared = blocks * (b.loads + b.deposits), t.issue = blocks * b.issue;
   t.l2 = blocks * std::max(b.l2_bytes / machine.l2_port_bytes_per_clock, b.l2_bytes * busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
   t.latency = b.waits;
-  t.step = norm(t.math, t.shared, t.issue, t.l2, t.latency);
+  // A block alone waits for one thing after the other, which its latency has in it; tiles that TMA copies keep out of the
+  // way of everything else. Several blocks of threads that load, store and multiply get in each other's way; multiplies are
+  // among the instructions issued. Seen with kernels whose instructions are counted in their machine code; where they are only
+  // told of, the longest is the bound.
+  t.step = blocks == 1 || k.copy == Copy::bulk || k.register_clocks <= 0 ? norm(t.math, t.shared, t.issue, t.l2, t.latency) : contended({std::max(t.math, t.issue), t.shared, t.l2, t.latency});
   const double warps = double(ceil_div(threads_of(k), kWarpLanes)), values = double(k.tile_m) * k.tile_n / threads_of(k);
   t.epilogue = norm(blocks * values * kEpilogueInstructions * warps / machine.schedulers, blocks * epilogue_lsu, blocks * epilogue_bytes * busy_sms / machine.l2_bytes_per_clock) +
                machine.l2_latency;
@@ -211,7 +232,7 @@ DescribedForecast forecast(const Machine& machine, const DescribedKernel& k, con
   tile.tile_m = k.tile_m, tile.tile_n = k.tile_n, tile.tile_k = k.tile_k;
   f.traffic = traffic(machine, operation, tile, p, grid, f.concurrent);
 
-  const Block b = block_step(machine, k, f.step);
+  const Block b = block_step(machine, k, p, f.step);
   f.instructions = b.instructions;
   f.l2_request_bytes = b.l2_bytes * double(f.steps) * double(f.tiles);
   double epilogue_lsu = 0, epilogue_bytes = 0;

@@ -64,6 +64,9 @@ struct DescribedKernel {
   double multiply_adds = 0;  // a thread and step; 0: tile_m * tile_n * tile_k over the threads
   int independent_sums = 0;  // accumulators that a thread (mma: a warp) adds to in turn, which hides the latency of an addition; 0: its share of the tile
   double other_instructions = 0;  // a thread and step: addresses, bounds, loop
+  // Clocks that one FFMA of a warp takes of its SM partition's register file, on average, as compiled (tools/ladder_table.py
+  // counts them in the machine code): one where no two of its operands come from one bank, up to three. 0: not known.
+  double register_clocks = 0;
   int stages = 1;        // tiles in shared memory; 1: load, barrier, multiply, barrier. More: the next ones load under the multiply
   Copy copy = Copy::registers;
   double barriers = 2;   // of the whole block, a step

@@ -42,7 +42,7 @@ class Explanation : private Page {
       clock();
       decode_together();
     } else {
-      c_.family == Family::sm90 ? sm90_step() : simt_step();
+      c_.family == Family::sm90 ? sm90_step() : c_.family == Family::ffma ? ffma_step() : c_.family == Family::gemv ? gemv_step() : simt_step();
       epilogue();
       clock();
       together();
@@ -63,7 +63,7 @@ class Explanation : private Page {
     line("Forecast {}: {} TFLOP/s, {} GB/s of DRAM, for {} and {} data.", microseconds(f.seconds), number(flop_count(p_) / f.seconds / 1e12),
          number(f.dram_bytes / f.seconds / 1e9), regime, conditions_.data == Data::zeros ? "all-zero" : "random");
     std::vector<std::pair<double, std::string>> parts = {{f.dram, "DRAM"},       {f.l2, "L2"},           {f.shared_memory, "shared memory"},
-                                                         {f.compute, c_.family == Family::simt ? "FP32 cores" : "tensor cores"},
+                                                         {f.compute, needs_hopper(c_.family) ? "tensor cores" : "FP32 cores"},
                                                          {f.issue, "issue and barriers"}, {f.latency, "latency"}, {f.launch, "launch"}};
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     std::string list;
@@ -177,6 +177,25 @@ class Explanation : private Page {
          x_.more_waves > 0 ? fmt::format(", and {} s for each further wave of clusters", cite_decode("wave")) : "", microseconds(x_.forecast.seconds));
   }
 
+  void ffma_step() {
+    line("\nOne step of {} along K of the {} on one SM, in SM clocks.", c_.tile_k, counted(x_.blocks_on_sm, "block"));
+    line("  FP32 cores: {} x 2 x {} x {} x {} FLOP / {} = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite("sm.fp32_rate"), number(x_.step_math));
+    line("  Issue and registers: {} multiply-adds a thread, {:.2f} clocks of the register file each, its loads and stores, from {} schedulers: {}.", c_.thread_m * c_.thread_n * c_.tile_k / c_.split_k,
+         ffma::register_clocks(c_), cite("sm.schedulers"), number(x_.step_issue));
+    line("  Shared memory: {}. L2: port {} B/clk, all SMs {} x {} B/clk: {}.", number(x_.step_shared), cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
+    line("  One block alone: a barrier ({}) and the longer of its multiply and a load ({} clk x {}): {}.", cite("simt.step_clocks"), cite("latency.dram"), kFp32LatencyLoad, number(x_.step_latency));
+    line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more).", number(x_.step));
+  }
+
+  void gemv_step() {
+    line("\nOne step of {} along K of the {} on one SM, in SM clocks.", gemv::kStep * c_.split_k, counted(x_.blocks_on_sm, "block"));
+    line("  Instructions: {} multiply-adds a lane and {} loads of 16 bytes, from {} schedulers: {}.", 4 * c_.tile_m * c_.tile_n, c_.tile_m + c_.tile_n, cite("sm.schedulers"), number(x_.step_issue));
+    line("  L1: those loads through {} lanes a clock: {}. L2: port {} B/clk, all SMs {} x {} B/clk: {}.", cite("sm.lsu_lanes"), number(x_.step_shared), cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"),
+         cite("l2.coalescing"), number(x_.step_l2));
+    line("  One load: {} clk x {}: {}.", cite("latency.dram"), cite("latency.load"), number(x_.step_latency));
+    line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more).", number(x_.step));
+  }
+
   void simt_step() {
     line("\nOne step of {} along K of the {} on one SM, in SM clocks.", c_.tile_k, counted(x_.blocks_on_sm, "block"));
     line("  FP32 cores: {} x 2 x {} x {} x {} FLOP / ({} x {}) = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite("sm.fp32_rate"), cite("simt.efficiency"),
@@ -273,11 +292,14 @@ std::string path_text(const Machine& machine, const Operation& o, const Configur
   if (c.family == Family::decode)
     return fmt::format("decode: weights stream through a ring by TMA, wgmma multiplies{}; D is written by threads.",
                        c.split_k > 1 ? fmt::format(", K is split over {} blocks of a cluster", c.split_k) : "");
+  if (c.family == Family::gemv) return fmt::format("gemv: {} of B a block stream past {} of A, K shared out over {}.", counted(c.tile_n, "row"), counted(c.tile_m, "row"), counted(c.split_k, "warp"));
+  if (c.family == Family::ffma)
+    return fmt::format("ffma: fp32 through registers into shared memory, {} of {} at a time, FFMA.", o.inputs == Alignment::tma ? "four elements" : "one element", o.inputs == Alignment::tma ? "a row" : "unaligned rows");
   const char* reason = nullptr;
   for (const Configuration& fast : catalogue::kConfigurations) {
-    if (fast.family == Family::simt) continue;
+    if (fast.family == Family::simt || (!needs_hopper(fast.family) && o.a != DType::fp32)) continue;
     reason = why_not_on(machine, o, fast, p);
-    if (!reason) return "simt, the portable kernel, by request: a Hopper family could run this too.";
+    if (!reason) return "simt, the portable kernel, by request: a faster family could run this too.";
   }
   return fmt::format("simt, the portable kernel: {}.", reason ? reason : "there is no other");
 }

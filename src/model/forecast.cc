@@ -18,6 +18,8 @@ double sixteenth_power(double x) {
   return x * x;
 }
 
+}  // namespace
+
 // Instructions a value of D costs in the epilogue: conversion and store to staging, then what the operation adds.
 // Counted in the code of device/epilogue/: multiply-adds and conversions, the special functions' expansions.
 double epilogue_instructions(const Operation& o) {
@@ -34,6 +36,8 @@ double epilogue_instructions(const Operation& o) {
   }
   return count;
 }
+
+namespace {
 
 // ---- sm90 ---------------------------------------------------------------------------------------------------
 // wgmma m64nNk16 reads its A rows and its B columns of 32 bytes from shared memory; every consumer warpgroup reads the
@@ -179,7 +183,7 @@ struct Energy {
 Energy energy_of(const Machine& machine, const Problem& p, const Conditions& conditions, Family family, const Anatomy& x) {
   const double real = flop_count(p), padding = std::max(0.0, x.flops_executed - real);
   // FP32 cores take about as much a multiply-add as tensor cores take for several: never near the limit, left out.
-  const double multiply = family != Family::simt ? real * (conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy) + padding * machine.zero_flop_energy : 0;
+  const double multiply = needs_hopper(family) ? real * (conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy) + padding * machine.zero_flop_energy : 0;
   const double busy_clocks = x.core_clocks * x.busy_sms * (double(x.tiles) / double(x.rounds * x.concurrent));
   return {multiply + x.shared_traffic * machine.shared_energy + x.traffic.l2_bytes() * machine.l2_energy + busy_clocks * machine.clock_energy,
           x.traffic.dram_bytes() * machine.dram_energy};
@@ -216,7 +220,7 @@ Bound bound_of(const Forecast& f, Family family) {
       {f.dram, Bound::dram},
       {f.l2, Bound::l2},
       {f.shared_memory, Bound::shared_memory},
-      {f.compute, family != Family::simt ? Bound::tensor_cores : Bound::fp32_cores},
+      {f.compute, needs_hopper(family) ? Bound::tensor_cores : Bound::fp32_cores},
       {f.issue, Bound::issue},
       {f.latency, Bound::latency},
       {f.launch, Bound::launch},
@@ -292,6 +296,8 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
   if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, x);
   else if (c.family == Family::decode) decode_clocks(machine, o, c, p, conditions, x);
+  else if (c.family == Family::ffma) ffma_clocks(machine, o, c, p, x);
+  else if (c.family == Family::gemv) gemv_clocks(machine, o, c, x, p);
   else simt_clocks(machine, o, c, p, x);
   const Energy energy = energy_of(machine, p, conditions, c.family, x);
   x.clock = clock_of(machine, energy, conditions, x);

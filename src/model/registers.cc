@@ -9,7 +9,7 @@
 
 #include "foretile/device/kernels/family.h"
 #include "foretile/device/catalogue.h"
-#include "foretile/device/kernels/gemm_simt_facts.h"
+#include "foretile/device/kernels/family.h"
 #include "foretile/device/kernels/gemm_sm90_facts.h"
 #include "model/embedded_files.h"
 #include "model/text.h"
@@ -85,7 +85,7 @@ const std::vector<Row>& table() {
 
 // The same code comes out for operations that differ in what the kernel does not look at.
 bool same_code(const Operation& x, const Operation& y, Family family) {
-  return (family == Family::simt || x.output == y.output) && x.a == y.a && x.b == y.b && x.d == y.d && x.transpose_a == y.transpose_a && x.transpose_b == y.transpose_b &&
+  return (family == Family::simt || x.output == y.output) && (needs_hopper(family) || family == Family::simt || x.inputs == y.inputs) && x.a == y.a && x.b == y.b && x.d == y.d && x.transpose_a == y.transpose_a && x.transpose_b == y.transpose_b &&
          x.has_c == y.has_c && x.has_bias == y.has_bias && x.has_residual == y.has_residual &&
          (!x.has_c || x.c == y.c) && (!x.has_bias || x.bias == y.bias) && (!x.has_residual || x.residual == y.residual) &&
          x.activation == y.activation && x.gating == y.gating;
@@ -99,6 +99,10 @@ Registers registers_of(const Operation& o, const Configuration& c) {
   if (c.family == Family::sm90) return {sm90::launch_registers(c), 0, true};
   // Accumulators and what addresses and the epilogue take: within 8 of the table's rows.
   if (c.family == Family::decode) return {int(round_up(decode::accumulators_per_thread(c) + 32, 8)), 0, true};
+
+  // As many as the launch bounds leave: the compiler holds operands ahead as far as it can.
+  if (c.family == Family::gemv) return {gemv::registers_wanted(c), 0, true};
+  if (c.family == Family::ffma) return {ffma::registers_wanted(c) / 8 * 8, 0, true};
 
   // Accumulators, one row and one column of operands, the next step's loads in flight, and 64 for addressing and what
   // the compiler holds ahead: within 15 of the table's rows.

@@ -83,7 +83,7 @@ LaunchShape launch_shape(const Operation& o, const Configuration& c, const Probl
     s.registers = sm90::launch_registers(c);
   } else {
     // Persistent as well: as many blocks as the launch bounds make resident.
-    s.blocks = u32(std::max<i64>(1, std::min<i64>(i64(sms) * simt::resident_blocks(c), cluster_tiles(c, p))));
+    s.blocks = u32(std::max<i64>(1, std::min<i64>(i64(sms) * promised_blocks(o, c), cluster_tiles(c, p))));
   }
   return s;
 }

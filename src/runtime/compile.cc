@@ -123,6 +123,13 @@ Compilation compile_source(std::string source, std::string_view architecture, co
 
 }  // namespace
 
+Compilation compile_translation_unit(std::string source, std::string_view architecture, const Nvrtc* nvrtc) {
+  Compilation refused;
+  if (!nvrtc)
+    if (refused.status = load_nvrtc(nvrtc); !refused.status) return refused;
+  return compile_source(std::move(source), architecture, *nvrtc);
+}
+
 Compilation compile_kernel(const Operation& o, const Configuration& c, std::string_view architecture, const Nvrtc* nvrtc) {
   Compilation refused;
   if (const char* reason = why_not(o, c)) {
@@ -137,7 +144,7 @@ Compilation compile_kernel(const Operation& o, const Configuration& c, std::stri
     if (refused.status = load_nvrtc(nvrtc); !refused.status) return refused;
 
   Compilation made = compile_source(translation_unit(o, c), architecture, *nvrtc);
-  if (c.family == Family::simt && made.kernel.spill_bytes > 0) {
+  if (!needs_hopper(c.family) && made.kernel.spill_bytes > 0) {
     const double seconds = made.kernel.seconds;
     made = compile_source(translation_unit(o, c, Residency::fewest_blocks), architecture, *nvrtc);
     made.kernel.seconds += seconds;

@@ -37,6 +37,10 @@ std::string compile_flags();
 // launch bounds leave is compiled once more with bounds that leave all: slower where occupancy counts, but without a spill.
 Compilation compile_kernel(const Operation& o, const Configuration& c, std::string_view architecture, const Nvrtc* nvrtc = nullptr);
 
+// One translation unit that defines kKernelName and includes nothing but the device headers (the ladder's rungs): compiled and
+// judged as above, for the architecture as given.
+Compilation compile_translation_unit(std::string source, std::string_view architecture, const Nvrtc* nvrtc = nullptr);
+
 // The part that judges the log, for tests: ok, or compile_error with what it found. Fills registers and spill_bytes.
 Status judge_log(std::string_view log, CompiledKernel& kernel);
 

@@ -41,6 +41,9 @@ const Subject kSubjects[] = {
     {"decode_epilogue", catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), catalogue::decode(32, 64, 128, 4), {.m = 20, .n = 224, .k = 904}, 2},
     {"decode_split", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(32, 64, 128, 4, 2), {.m = 20, .n = 112, .k = 1672}, 2},
     {"simt", catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), catalogue::simt(64, 64, 16, 4, 4), {.m = 70, .n = 70, .k = 40}, 1},
+    {"ffma", catalogue::product(DType::fp32, DType::fp32), catalogue::ffma(64, 64, 8, 8, 8), {.m = 70, .n = 68, .k = 40}, 1},
+    {"ffma_groups", catalogue::product(DType::fp32, DType::fp32), catalogue::ffma(32, 64, 32, 8, 8, 4), {.m = 40, .n = 68, .k = 100}, 1},
+    {"gemv", catalogue::product(DType::fp32, DType::fp32), catalogue::gemv(8, 4, 8), {.m = 5, .n = 12, .k = 700}, 1},
 };
 
 struct Reason {
