@@ -77,6 +77,7 @@ int run(const std::vector<std::string>& arguments) {
   add_verify(app, action);
   add_run(app, action);
   add_bench(app, action);
+  add_ladder(app, action);
   add_machines(app, action);
   add_calibrate(app, action);
   add_cache(app, action);

@@ -27,5 +27,6 @@ void add_emulate(CLI::App& app, Action& action);
 void add_machines(CLI::App& app, Action& action);
 void add_calibrate(CLI::App& app, Action& action);
 void add_cache(CLI::App& app, Action& action);
+void add_ladder(CLI::App& app, Action& action);
 
 }  // namespace foretile::cli

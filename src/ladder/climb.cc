@@ -1,0 +1,134 @@
+#include "ladder/climb.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "ladder/described.h"
+#include "model/text.h"
+
+namespace foretile::ladder {
+
+Climbed forecast_rung(const Machine& machine, const Rung& rung, const Variant* v, const Problem& p, const Conditions& conditions) {
+  Climbed c{.rung = &rung, .variant = v};
+  if (machine.compute_capability < rung.first_capability) {
+    c.why_not = fmt::format("needs compute capability {}.{}", rung.first_capability / 10, rung.first_capability % 10);
+    return c;
+  }
+  if (const char* reason = why_not(rung, p)) {
+    c.why_not = reason;
+    return c;
+  }
+  if (!rung.production) {
+    const DescribedKernel k = describe(rung, *v);
+    c.why_not = foretile::why_not(machine, k, p);
+    if (!c.why_not.empty()) return c;
+    const DescribedForecast f = forecast(machine, k, p, conditions);
+    c.forecast = f.seconds, c.bound = f.bound;
+  } else {
+    Operation o = operation_of(rung);
+    if (p.k % 8 == 0 && p.n % 8 == 0) o.inputs = o.output = Alignment::tma;
+    const Configuration picked = pick(machine, o, p, conditions);
+    const Forecast f = forecast(machine, o, picked, p, conditions);
+    c.forecast = f.seconds, c.bound = f.bound, c.configuration = text_of(picked);
+  }
+  if (rung.number > 1) c.step = step_of(rung, v, machine);
+  return c;
+}
+
+double roof(const Machine& machine, DType type) {
+  const double rate = type == DType::fp32 ? machine.fp32_rate : type == DType::bf16 ? machine.tensor_bf16 : machine.tensor_fp16;
+  return rate * machine.sms * machine.boost_mhz * 1e6;
+}
+
+namespace {
+
+constexpr int kLeft = 70, kTop = 64, kWidth = 1000, kHeight = 470, kPlotWidth = kWidth - kLeft - 150, kPlotHeight = kHeight - kTop - 96;
+
+struct Scale {
+  double low, high;  // FLOP/s, powers of ten
+  double y(double rate) const { return kTop + kPlotHeight * (1 - std::log10(rate / low) / std::log10(high / low)); }
+};
+
+// Figures over bars cross lines: a white rim keeps them readable.
+constexpr const char* kHalo = "paint-order=\"stroke\" stroke=\"white\" stroke-width=\"3\"";
+
+std::string rate_text(double rate) { return fmt::format("{:.{}f}", rate * 1e-12, rate >= 1e14 ? 0 : rate >= 1e13 ? 1 : 2); }
+
+std::string text(double x, double y, const std::string& what, const char* anchor = "middle", const char* more = "") {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" {}>{}</text>\n", x, y, anchor, more, what);
+}
+std::string line(double y, const char* colour, const char* dash, double from, double to) {
+  return fmt::format("<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"1.5\" stroke-dasharray=\"{}\"/>\n", from, to, y, y, colour, dash);
+}
+
+}  // namespace
+
+std::string picture(const Machine& machine, const Problem& p, const std::vector<Climbed>& climb, double cublas_fp32, double cublas_half) {
+  const double flop = flop_count(p);
+  double low = 1e30, high = 0;
+  bool measured = false;
+  for (const Climbed& c : climb) {
+    for (double t : {c.forecast, c.measured})
+      if (t > 0) low = std::min(low, flop / t), high = std::max(high, flop / t);
+    measured |= c.measured > 0;
+  }
+  if (high == 0) throw std::invalid_argument("no rung can run: there is nothing to draw");
+  const bool tensor = std::any_of(climb.begin(), climb.end(), [](const Climbed& c) { return c.rung->type != DType::fp32 && c.why_not.empty(); });
+  high = std::max(high, roof(machine, tensor ? DType::bf16 : DType::fp32));
+  const Scale scale{std::pow(10, std::floor(std::log10(low))), 1.6 * high};
+  const double slot = double(kPlotWidth) / double(climb.size()), right = kLeft + kPlotWidth;
+
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\" font-size=\"12\">\n"
+      "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n", kWidth, kHeight);
+  out += text(kLeft, 24, fmt::format("{} x {} x {} on {}", p.m, p.n, p.k, machine.full_name), "start", "font-size=\"16\" font-weight=\"bold\"");
+  out += fmt::format("<rect x=\"{}\" y=\"38\" width=\"12\" height=\"12\" fill=\"#9ecae1\"/>", kLeft) + text(kLeft + 18, 48, "forecast", "start");
+  if (measured) out += fmt::format("<rect x=\"{}\" y=\"38\" width=\"12\" height=\"12\" fill=\"#08519c\"/>", kLeft + 90) + text(kLeft + 108, 48, "measured", "start");
+  for (double decade = scale.low; decade <= scale.high * 1.001; decade *= 10) {
+    const double y = scale.y(decade);
+    out += fmt::format("<line x1=\"{}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#dddddd\"/>\n", kLeft, right, y, y);
+    out += text(kLeft - 8, y + 4, fmt::format("{:g}", decade * 1e-12), "end");
+  }
+  out += text(20, kTop + kPlotHeight / 2, "TFLOP/s", "middle", fmt::format("transform=\"rotate(-90 20 {})\"", kTop + kPlotHeight / 2).c_str());
+
+  const auto bar = [&](double x, double width, double seconds, const char* colour) {
+    const double y = scale.y(flop / seconds);
+    return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n", x, y, width, kTop + kPlotHeight - y, colour);
+  };
+  double fp32_end = kLeft;
+  std::string figures;
+  for (std::size_t i = 0; i < climb.size(); ++i) {
+    const Climbed& c = climb[i];
+    const double x = kLeft + slot * double(i), width = slot * 0.72 / (measured ? 2 : 1);
+    if (c.rung->type == DType::fp32) fp32_end = x + slot;
+    if (c.forecast > 0) {
+      out += bar(x + slot * 0.14, width, c.forecast, "#9ecae1");
+      if (c.measured > 0) out += bar(x + slot * 0.14 + width, width, c.measured, "#08519c");
+      const double shown = flop / (c.measured > 0 ? c.measured : c.forecast);
+      figures += text(x + slot / 2, std::min(scale.y(flop / c.forecast), c.measured > 0 ? scale.y(flop / c.measured) : 1e9) - 5, rate_text(shown), "middle", kHalo);
+    } else {
+      out += text(x + slot / 2, kTop + kPlotHeight - 6, "-");
+    }
+    // The name in two lines at most.
+    const std::string name = c.rung->name;
+    const std::size_t cut = name.size() > 9 ? name.find(' ') : std::string::npos;
+    out += text(x + slot / 2, kTop + kPlotHeight + 18, std::to_string(c.rung->number), "middle", "font-weight=\"bold\"");
+    out += text(x + slot / 2, kTop + kPlotHeight + 34, name.substr(0, cut), "middle", "font-size=\"10\"");
+    if (cut != std::string::npos) out += text(x + slot / 2, kTop + kPlotHeight + 46, name.substr(cut + 1), "middle", "font-size=\"10\"");
+  }
+  const auto mark = [&](double rate, const char* what, const char* colour, const char* dash, double from, double to, double shift) {
+    return line(scale.y(rate), colour, dash, from, to) + text(right + 6, scale.y(rate) + shift, fmt::format("{} {}", what, rate_text(rate)), "start", fmt::format("fill=\"{}\"", colour).c_str());
+  };
+  out += mark(roof(machine, DType::fp32), "fp32 roof", "#a50f15", "6 3", kLeft, right, 0);
+  if (cublas_fp32 > 0) out += mark(flop / cublas_fp32, "cuBLAS fp32", "#238b45", "2 3", kLeft, right, 12);
+  if (tensor) {
+    out += mark(roof(machine, DType::bf16), "bf16 roof", "#a50f15", "6 3", fp32_end, right, 0);
+    if (cublas_half > 0) out += mark(flop / cublas_half, "cuBLAS bf16", "#238b45", "2 3", fp32_end, right, 12);
+  }
+  return out + figures + "</svg>\n";
+}
+
+}  // namespace foretile::ladder

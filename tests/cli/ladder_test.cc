@@ -1,0 +1,85 @@
+// foretile ladder: the table, one rung, the lessons, the sweep, the picture, and what it refuses.
+#include "command.h"
+
+namespace {
+
+TEST(Ladder, TableHasTwelveRungsThatClimb) {
+  const Outcome r = foretile("ladder --no-gpu --json");
+  ASSERT_EQ(r.code, 0) << r.error;
+  const auto json = r.json();
+  ASSERT_EQ(json["rungs"].size(), 12u);
+  EXPECT_GT(json["rungs"][0]["forecast"]["seconds"].get<double>(), 30 * json["rungs"][7]["forecast"]["seconds"].get<double>());
+  for (const auto& rung : json["rungs"])
+    if (rung["rung"] != 1) EXPECT_FALSE(rung["step"]["counter"].get<std::string>().empty());
+}
+
+TEST(Ladder, StepsMoveTheirCountersTheWayTheLessonsSay) {
+  const auto json = foretile("ladder --no-gpu --json").json();
+  const auto step = [&](int rung, const char* which) { return json["rungs"][std::size_t(rung - 1)]["step"][which].get<double>(); };
+  EXPECT_DOUBLE_EQ(step(2, "before"), 16.5);    // sectors a request: 32 of A, 1 of B
+  EXPECT_DOUBLE_EQ(step(2, "after"), 2.5);
+  EXPECT_DOUBLE_EQ(step(3, "after"), 2.0 / 32);  // global loads a multiply
+  EXPECT_DOUBLE_EQ(step(4, "before"), 2);        // shared loads a multiply
+  EXPECT_DOUBLE_EQ(step(4, "after"), 1.125);
+  EXPECT_DOUBLE_EQ(step(5, "after"), 0.25);
+  EXPECT_DOUBLE_EQ(step(6, "after"), 0.0625);
+  EXPECT_GT(step(7, "before"), 0);               // conflicts
+  EXPECT_DOUBLE_EQ(step(7, "after"), 0);
+}
+
+TEST(Ladder, EveryLessonHasItsPartsAndACleanTrace) {
+  for (int rung = 1; rung <= 12; ++rung) {
+    const Outcome r = foretile("ladder explain " + std::to_string(rung));
+    ASSERT_EQ(r.code, 0) << r.error << r.out;
+    for (const char* part : {"Which counter shows it", "Why the change mends it", "What it costs", "What to try next"}) EXPECT_NE(r.out.find(part), std::string::npos) << rung << part;
+    EXPECT_NE(r.out.find(rung == 8 || rung == 12 ? "foretile emulate" : "No finding"), std::string::npos) << r.out;
+  }
+}
+
+TEST(Ladder, CounterExampleShowsItsConflicts) {
+  const std::string out = foretile("ladder explain 3 --tile 32x32x32:b_transposed").out;
+  EXPECT_NE(out.find("63488"), std::string::npos) << out;  // 2048 requests of 32 wavefronts, 31 too many each
+}
+
+TEST(Ladder, SweepNamesThePick) {
+  const Outcome r = foretile("ladder --sweep --no-gpu --rung 5");
+  ASSERT_EQ(r.code, 0) << r.error;
+  EXPECT_NE(r.out.find("the model's pick"), std::string::npos);
+  EXPECT_NE(r.out.find("64x64x8:t4x4"), std::string::npos);
+}
+
+TEST(Ladder, PictureIsAnSvgWithEveryRung) {
+  const std::string path = testing::TempDir() + "climb.svg";
+  const Outcome r = foretile("ladder --no-gpu --plot " + path);
+  ASSERT_EQ(r.code, 0) << r.error;
+  const std::string text = slurp(path);
+  EXPECT_EQ(text.rfind("<svg", 0), 0u);
+  EXPECT_NE(text.find("bank-aware"), std::string::npos);
+  EXPECT_NE(text.find("fp32 roof"), std::string::npos);
+  EXPECT_EQ(foretile("ladder --no-gpu --plot /nowhere/climb.svg").code, 3);
+}
+
+TEST(Ladder, MachinesWithoutARungSaySo) {
+  const Outcome r = foretile("ladder --no-gpu --machine a100");
+  ASSERT_EQ(r.code, 0) << r.error;
+  EXPECT_NE(r.out.find("needs compute capability 9.0"), std::string::npos) << r.out;
+}
+
+TEST(Ladder, BadInputNamesWhatIsAllowed) {
+  Outcome r = foretile("ladder --rung 13");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.error.find("--rung"), std::string::npos) << r.error;
+  r = foretile("ladder --rung 5 --tile 7x7");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.error.find("64x64x8:t4x4"), std::string::npos) << r.error;
+  r = foretile("ladder --tile 64x64x8:t4x4");
+  EXPECT_EQ(r.code, 2);
+  r = foretile("ladder --m 0");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.error.find("--m"), std::string::npos) << r.error;
+  r = foretile("ladder --rung 11 --k 7");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.error.find("multiple of 8"), std::string::npos) << r.error;
+}
+
+}  // namespace
