@@ -138,7 +138,7 @@ void add_small_gemms(std::vector<Case>& all) {
   add("simt-128", "fp32", simt(128, 128, 8, 8, 8), {256, 128, 40}, "the portable kernel: its stores to shared memory and 16-byte fragments");
   add("simt-64", "bf16-unaligned", simt(64, 64, 16, 4, 4), {128, 192, 48}, "16-bit operands, element by element");
   add("simt-32", "fp32", simt(32, 32, 16, 4, 4), {96, 96, 64}, "a small tile");
-  add("simt-edges", "fp32", simt(64, 64, 16, 4, 4), {65, 70, 33}, "tiles over the edges: lanes that take no part");
+  add("simt-edges", "fp32-unaligned", simt(64, 64, 16, 4, 4), {65, 70, 33}, "tiles over the edges: lanes that take no part");
   add("sm90-pingpong", "bf16", pingpong(128, 128, 6, 2), {256, 384, 128}, "operands by TMA, results by stmatrix: no conflict in the swizzle");
   add("sm90-edges", "bf16", coop(128, 192, 4, 3), {300, 520, 136}, "tiles over the edges");
   add("sm90-narrow", "bf16", coop(64, 32, 16, 1), {70, 96, 192}, "a tile of 32 columns: the 64-byte swizzle");
