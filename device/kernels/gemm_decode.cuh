@@ -9,12 +9,14 @@
 //   multiply  the weights stand on wgmma's 64-row side, the tokens on its N side: the accumulators hold D transposed.
 //   reduce    each block owns a share of the tile's columns. Consumers send the other shares to their owners, straight
 //             out of registers; the owner adds the partial sums in the order of the ranks, finishes them and writes D.
+//             A plain tile of a block that is alone leaves through shared memory in D's type instead.
 //
 // Barriers (arrive counts in gemm_decode_facts.h).
 //   full[s]   1 arrival: the producer, expecting the stage's bytes. Waited for by every consumer thread.
 //   empty[s]  1 arrival a consumer warp, when its wgmma group on the stage has retired. Waited for by the producer.
 //   partials  1 arrival: this block's own, expecting what its peers will send. Waited for by every consumer thread.
-//   named barrier 1: the consumers, before partial sums overwrite those of the tile before, and when they are in place.
+//   named barrier 1: the consumers, before a tile's sums overwrite those of the tile before, and when they are in place;
+//             and once when the slots that no box fills are cleared.
 //   cluster   once: peers' `partials` barriers are initialised. No block leaves before its peers' sums have landed.
 // Dependent launch: weights are read before the grid wait only where the caller promised that they are ready. A ring of
 // half an SM's shared memory lets the next kernel's weights stream in while this one finishes.
