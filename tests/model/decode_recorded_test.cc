@@ -6,13 +6,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "csv_table.h"
 #include "foretile/device/catalogue.h"
 #include "model/model.h"
 #include "model/text.h"
@@ -33,27 +32,15 @@ struct Timed {
 
 // Rows of a table whose configuration is a decode one, with the time that stands in `column`.
 std::vector<Timed> read(const std::string& name, const std::string& column) {
-  std::ifstream file(std::string(FORETILE_SOURCE_DIR) + "/bench/results/" + name);
-  EXPECT_TRUE(file) << name;
   std::vector<Timed> runs;
-  std::vector<std::string> columns;
-  for (std::string line; std::getline(file, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    std::vector<std::string> cells;
-    std::stringstream stream(line);
-    for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
-    if (columns.empty()) {
-      columns = cells;
-      continue;
-    }
-    const auto cell = [&](const std::string& wanted) { return cells.at(size_t(std::find(columns.begin(), columns.end(), wanted) - columns.begin())); };
+  read_csv(std::string(FORETILE_SOURCE_DIR) + "/bench/results/" + name, [&](const auto& cell) {
     std::string error;
     const auto configuration = configuration_from(cell("configuration"), error);
     EXPECT_TRUE(configuration) << error;
-    if (!configuration || configuration->family != Family::decode) continue;
+    if (!configuration || configuration->family != Family::decode) return;
     const Problem p{std::atoll(cell("m").c_str()), std::atoll(cell("n").c_str()), std::atoll(cell("k").c_str())};
     if (!why_not_on(kH200, kBf16, *configuration, p)) runs.push_back({p, *configuration, std::atof(cell(column).c_str()) * 1e-6});
-  }
+  });
   return runs;
 }
 

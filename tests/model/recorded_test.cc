@@ -5,12 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "csv_table.h"
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
 #include "model/model.h"
@@ -28,48 +27,28 @@ struct Timed {
   double seconds = 0;
 };
 
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  std::stringstream stream(line);
-  for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
-  return cells;
-}
-
 // The table's columns by name; a plain chain, and the raster the library itself would take, where the table says which.
 std::vector<Timed> read(const std::string& name, const Operation& o = kBf16, const char* microseconds = "microseconds") {
-  std::ifstream file(std::string(FORETILE_SOURCE_DIR) + "/bench/results/" + name);
-  EXPECT_TRUE(file) << name;
   std::vector<Timed> runs;
-  std::vector<std::string> columns;
-  for (std::string line; std::getline(file, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    const auto cells = cells_of(line);
-    if (columns.empty()) {
-      columns = cells;
-      continue;
-    }
-    const auto cell = [&](const char* column) {
-      const auto at = std::find(columns.begin(), columns.end(), column);
-      return at == columns.end() ? std::string() : cells.at(size_t(at - columns.begin()));
-    };
+  read_csv(std::string(FORETILE_SOURCE_DIR) + "/bench/results/" + name, [&](const auto& cell) {
     Timed run;
     run.problem = {std::atoll(cell("m").c_str()), std::atoll(cell("n").c_str()), std::atoll(cell("k").c_str())};
     std::string error;
     const auto configuration = configuration_from(cell("configuration"), error);
     if (!configuration) {
       ADD_FAILURE() << error;
-      continue;
+      return;
     }
     run.configuration = *configuration;
     run.seconds = std::atof(cell(microseconds).c_str()) * 1e-6;
-    if (why_not(o, run.configuration, run.problem)) continue;  // measured before a rule changed
-    if (const std::string chain = cell("chain"); !chain.empty() && chain != "plain") continue;
+    if (why_not(o, run.configuration, run.problem)) return;  // measured before a rule changed
+    if (const std::string chain = cell("chain"); !chain.empty() && chain != "plain") return;
     if (const std::string group = cell("raster_group"); !group.empty()) {
       const LaunchShape shape = launch_shape(o, run.configuration, run.problem, 132);
-      if (raster_group(run.configuration, run.problem, int(shape.blocks)) != std::atoi(group.c_str())) continue;
+      if (raster_group(run.configuration, run.problem, int(shape.blocks)) != std::atoi(group.c_str())) return;
     }
     runs.push_back(run);
-  }
+  });
   return runs;
 }
 

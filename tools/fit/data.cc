@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <stdexcept>
 
+#include "csv_table.h"
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
 #include "model/text.h"
@@ -30,29 +30,9 @@ void add_library(const std::string& path, Regime regime, std::vector<Time>& time
   pclose(pipe);
 }
 
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  std::stringstream stream(line);
-  for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
-  return cells;
-}
-
 void add_ours(const std::string& path, Family family, const char* microseconds, std::vector<Time>& times) {
   const Operation o = catalogue::product(DType::bf16, DType::bf16);
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error(path + " is missing");
-  std::vector<std::string> columns;
-  for (std::string line; std::getline(file, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    const auto cells = cells_of(line);
-    if (columns.empty()) {
-      columns = cells;
-      continue;
-    }
-    const auto cell = [&](const char* column) {
-      const auto at = std::find(columns.begin(), columns.end(), column);
-      return at == columns.end() ? std::string() : cells.at(size_t(at - columns.begin()));
-    };
+  read_csv(path, [&](const auto& cell) {
     Time t;
     t.problem = {std::atoll(cell("m").c_str()), std::atoll(cell("n").c_str()), std::atoll(cell("k").c_str())};
     std::string error;
@@ -60,14 +40,14 @@ void add_ours(const std::string& path, Family family, const char* microseconds, 
     if (!c) throw std::runtime_error(path + ": " + error);
     t.configuration = *c;
     t.seconds = std::atof(cell(microseconds).c_str()) * 1e-6;
-    if (c->family != family || !(t.seconds > 0) || why_not(o, *c, t.problem)) continue;  // measured before a rule changed
-    if (const std::string chain = cell("chain"); !chain.empty() && chain != "plain") continue;
+    if (c->family != family || !(t.seconds > 0) || why_not(o, *c, t.problem)) return;  // measured before a rule changed
+    if (const std::string chain = cell("chain"); !chain.empty() && chain != "plain") return;
     if (const std::string group = cell("raster_group"); !group.empty()) {
       const LaunchShape shape = launch_shape(o, *c, t.problem, 132);
-      if (raster_group(*c, t.problem, int(shape.blocks)) != std::atoi(group.c_str())) continue;
+      if (raster_group(*c, t.problem, int(shape.blocks)) != std::atoi(group.c_str())) return;
     }
     times.push_back(t);
-  }
+  });
 }
 
 }  // namespace
