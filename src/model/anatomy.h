@@ -16,6 +16,7 @@ struct Anatomy {
   Registers registers;
   Traffic traffic;
   int sms = 0;             // that the launch may fill
+  int tile_columns = 0;    // of one block's tile; decode: as decode::balance has it
   i64 tiles = 0;           // units of work: cluster tiles for sm90, tiles for simt
   i64 concurrent = 0;      // of them resident at once
   i64 rounds = 0;          // tiles that the busiest block walks

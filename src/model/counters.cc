@@ -149,7 +149,7 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
     list.push_back({"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 100 * x.flops_executed / (machine.tensor_rate(o.a) * machine.sm90.mma_efficiency * machine.sms * x.clock * kernel_seconds), "%", false,
                     "multiplied with padding, over what all SMs sustain in the time (the clock falls while tensor cores are busy: sm90.mma_efficiency)"});
   } else if (c.family == Family::decode) {
-    const double columns = decode::balance(o, c, p, x.sms).columns, steps = double(ceil_div(p.k, i64(c.tile_k)));  // of all slices of K
+    const double columns = x.tile_columns, steps = double(ceil_div(p.k, i64(c.tile_k)));  // of all slices of K
     list.push_back({"l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum", double(x.tiles) * steps * (columns + c.tile_m) * c.tile_k * size_of(o.a), "B", true,
                     "boxes of weights and tokens, zeros beyond the edges included"});
     list.push_back({"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 100 * x.flops_executed / (machine.tensor_rate(o.a) * machine.sms * x.clock * kernel_seconds), "%", false,

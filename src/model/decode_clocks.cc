@@ -10,16 +10,16 @@ namespace foretile {
 // Fills in the steps of one SM and the epilogue, in SM clocks; see Anatomy. A step is one of all the blocks of an SM.
 void decode_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x) {
   const auto& k = conditions.dependent ? machine.decode_dependent : machine.decode;
-  const decode::Balance balance = decode::balance(o, c, p, x.sms);
+  const i64 units = x.launch.blocks / x.launch.cluster;
   const i64 resident = x.occupancy.blocks_per_sm;
   i64 waves = 1;
   if (c.split_k > 1) {  // a cluster a tile: more clusters than fit wait for the first to leave
-    const i64 at_once = min_of(balance.units, decode::clusters_at_once(c, x.sms, int(min_of(resident, 2))));
-    waves = ceil_div(balance.units, at_once);
+    const i64 at_once = min_of(units, decode::clusters_at_once(c, x.sms, int(min_of(resident, 2))));
+    waves = ceil_div(units, at_once);
     x.concurrent = at_once;
     x.rounds = waves;
   } else {
-    x.concurrent = min_of(balance.units, i64(x.sms) * resident);
+    x.concurrent = min_of(units, i64(x.sms) * resident);
     x.rounds = ceil_div(x.tiles, x.concurrent);
   }
   const i64 blocks = x.concurrent * c.split_k;
@@ -31,7 +31,7 @@ void decode_clocks(const Machine& machine, const Operation& o, const Configurati
   x.steps = ceil_div(slices, c.split_k) * (decode::kSliceUnit / c.tile_k);  // of the longest slice of K
   x.step_latency = k.latency_clocks / (c.stages - 1);
   x.step_math = x.blocks_on_sm * 2.0 * c.tile_m * c.tile_n * c.tile_k / machine.tensor_rate(o.a);
-  const double bytes = x.blocks_on_sm * double(balance.columns + c.tile_m) * c.tile_k * size_of(o.a);
+  const double bytes = x.blocks_on_sm * double(x.tile_columns + c.tile_m) * c.tile_k * size_of(o.a);
   x.step_l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
   x.step_shared = x.blocks_on_sm * double(c.tile_n + decode::bands(c) * c.tile_m) * c.tile_k * size_of(o.a) / machine.shared_bytes_per_clock;
   x.power = k.power;

@@ -140,8 +140,8 @@ class Explanation : private Page {
   std::string cite_decode(const char* name) { return cite(fmt::format("{}.{}", conditions_.dependent ? "decode_dependent" : "decode", name).c_str()); }
 
   void decode_work() {
-    line("\nWork. Tiles of {} rows by {} columns{}: ceil({}/{}) x ceil({}/{}){} = {}.", c_.tile_m, balance_.columns,
-         balance_.columns < c_.tile_n ? fmt::format(" (of {} that fit, so that SMs share B evenly)", c_.tile_n) : "", p_.m, c_.tile_m, p_.n, balance_.columns,
+    line("\nWork. Tiles of {} rows by {} columns{}: ceil({}/{}) x ceil({}/{}){} = {}.", c_.tile_m, x_.tile_columns,
+         x_.tile_columns < c_.tile_n ? fmt::format(" (of {} that fit, so that SMs share B evenly)", c_.tile_n) : "", p_.m, c_.tile_m, p_.n, x_.tile_columns,
          p_.batch > 1 ? fmt::format(" x {} batches", p_.batch) : "", x_.tiles);
     if (c_.split_k > 1)
       line("  A cluster of {} blocks takes a tile, each a slice of K. {} clusters run at once on {} SMs, in {}.", c_.split_k, x_.concurrent, machine_.sms, counted(x_.rounds, "wave"));
@@ -154,7 +154,7 @@ class Explanation : private Page {
     line("\nOne step of {} along K of the {} on one SM, in SM clocks{}.", c_.tile_k, counted(x_.blocks_on_sm, "block"),
          conditions_.dependent ? " (a chain of dependent launches, weights ready)" : "");
     line("  Latency: a stage is busy for {} from its load to its release, covered by {}: {}.", cite_decode("latency_clocks"), counted(c_.stages - 1, "stage"), number(x_.step_latency));
-    line("  L2: {} x ({} + {}) x {} x {} B; the SM's port gives {} B/clk, all {} SMs share {} x {} B/clk: {}.", x_.blocks_on_sm, balance_.columns, c_.tile_m, c_.tile_k,
+    line("  L2: {} x ({} + {}) x {} x {} B; the SM's port gives {} B/clk, all {} SMs share {} x {} B/clk: {}.", x_.blocks_on_sm, x_.tile_columns, c_.tile_m, c_.tile_k,
          size_of(o_.a), cite("l2.port_bytes_per_clock"), x_.busy_sms, cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
     line("  Tensor cores: {} x 2 x {} x {} x {} FLOP / {} = {}. Shared memory: {} x ({} + {} x {}) x {} x {} B at {} B/clk: {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k,
          cite(o_.a == DType::fp16 ? "sm.tensor_fp16" : "sm.tensor_bf16"), number(x_.step_math), x_.blocks_on_sm, c_.tile_n, decode::bands(c_), c_.tile_m, c_.tile_k,
@@ -280,7 +280,6 @@ class Explanation : private Page {
   const Problem& p_;
   const Conditions& conditions_;
   const Anatomy x_;
-  const decode::Balance balance_ = c_.family == Family::decode ? decode::balance(o_, c_, p_, x_.sms) : decode::Balance{};
 };
 
 }  // namespace

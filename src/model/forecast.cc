@@ -276,7 +276,8 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
 
   x.sms = conditions.sm_budget ? conditions.sm_budget : machine.sms;
   x.launch = launch_shape(o, c, p, x.sms);
-  x.grid = c.family == Family::decode ? decode_grid(o, c, p, x.sms) : tile_grid(c, p, int(x.launch.blocks));
+  x.tile_columns = c.family == Family::decode ? decode::balance(o, c, p, x.sms).columns : c.tile_n;
+  x.grid = c.family == Family::decode ? decode_grid(c, p, x.tile_columns) : tile_grid(c, p, int(x.launch.blocks));
   x.registers = registers_of(o, c);
   x.registers.estimated = x.registers.estimated || machine.compute_capability != 90;  // the table was compiled for sm_90a
   x.occupancy = occupancy(machine, int(x.launch.threads), x.registers.count, int(x.launch.shared_bytes));

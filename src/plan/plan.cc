@@ -63,9 +63,9 @@ TileGrid tile_grid(const Configuration& c, const Problem& p, int blocks) {
 }
 
 // M within a column of tiles: weights that are read again are read soon.
-TileGrid decode_grid(const Operation& o, const Configuration& c, const Problem& p, int sms) {
+TileGrid decode_grid(const Configuration& c, const Problem& p, int tile_columns) {
   const i32 tiles_m = i32(ceil_div(p.m, i64(c.tile_m)));
-  return {.tiles_m = tiles_m, .tiles_n = i32(ceil_div(p.n, i64(decode::balance(o, c, p, sms).columns))), .batch = i32(p.batch), .group = tiles_m};
+  return {.tiles_m = tiles_m, .tiles_n = i32(ceil_div(p.n, i64(tile_columns))), .batch = i32(p.batch), .group = tiles_m};
 }
 
 LaunchShape launch_shape(const Operation& o, const Configuration& c, const Problem& p, int sms) {
@@ -127,12 +127,11 @@ GemmSm90Arguments sm90_arguments(const Operation& o, const Configuration& c, con
   return args;
 }
 
-DecodeTensorMaps decode_tensor_maps(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms) {
+DecodeTensorMaps decode_tensor_maps(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int tile_columns) {
   const u32 inner = u32(decode::slab_elements(o));
-  const int columns = decode::balance(o, c, p, sms).columns;
   DecodeTensorMaps maps;
   maps.a = matrix_map(x.a, o.a, p.k, p.m, p.batch, inner, u32(decode::token_box_rows(c)), Swizzle::bytes128);
-  maps.b = matrix_map(x.b, o.b, p.k, p.n, p.batch, inner, u32(decode::weight_box_rows(o, columns)), Swizzle::bytes128);
+  maps.b = matrix_map(x.b, o.b, p.k, p.n, p.batch, inner, u32(decode::weight_box_rows(o, tile_columns)), Swizzle::bytes128);
   // Promotion to 256 bytes costs a tenth of the bandwidth (docs/performance.md): both boxes of a line ask for all of it.
   maps.a.l2_promotion = maps.b.l2_promotion = 0;
   return maps;
@@ -140,13 +139,13 @@ DecodeTensorMaps decode_tensor_maps(const Operation& o, const Configuration& c, 
 
 GemmDecodeArguments decode_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode) {
   GemmDecodeArguments args{};
-  const DecodeTensorMaps maps = decode_tensor_maps(o, c, p, x, sms);
+  args.tile_columns = decode::balance(o, c, p, sms).columns;
+  const DecodeTensorMaps maps = decode_tensor_maps(o, c, p, x, args.tile_columns);
   args.a = encode(maps.a);
   args.b = encode(maps.b);
   args.m = i32(p.m), args.n = i32(p.n), args.k = i32(p.k);
   args.a_batched = x.a.batch_stride != 0, args.b_batched = x.b.batch_stride != 0;
-  args.tile_columns = decode::balance(o, c, p, sms).columns;
-  args.grid = decode_grid(o, c, p, sms);
+  args.grid = decode_grid(c, p, args.tile_columns);
   args.epilogue = x.epilogue;
   return args;
 }
