@@ -45,13 +45,14 @@ class LaunchPlan {
   const LoadedKernel* kernel_ = nullptr;
   cuda::LaunchConfig config_{};
   cuda::LaunchAttribute attributes_[2]{};
-  std::variant<GemmSimtArguments, GemmSm90Arguments, GemmDecodeArguments> arguments_;
+  using AnyArguments = std::variant<GemmSimtArguments, GemmSm90Arguments, GemmDecodeArguments>;
+  AnyArguments arguments_;
 
   // The tensor maps of the latest call, and for which addresses they hold. Guarded by a flag that nobody waits for: who finds it
   // taken works on a copy of the first maps.
   struct Addresses { const void *a, *b, *d; };
   std::atomic_flag latest_taken_ = ATOMIC_FLAG_INIT;
-  std::variant<GemmSimtArguments, GemmSm90Arguments, GemmDecodeArguments> latest_;
+  AnyArguments latest_;
   Addresses latest_addresses_{}, first_addresses_{};
 };
 

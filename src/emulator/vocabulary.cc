@@ -139,39 +139,25 @@ void wgmma_commit(Site site) {
 }
 
 float load_shared_alone(SmemAddress address, Site site) { return load_shared<float>(address, site); }
-void store_matrix_x4(SmemAddress row, u32x4 f, Site site) {
-  trace(Trace::Kind::store_matrix_x4, row.value, 16, site);
+namespace {
+void store_matrix(SmemAddress row, u32x4 f, u32 count, bool transposed, Site site) {
+  trace(count == 4 ? Trace::Kind::store_matrix_x4 : Trace::Kind::store_matrix_x2, row.value, 16, site);
   const u32 fragments[4] = {f.x, f.y, f.z, f.w};
-  Machine::current().store_matrix(row.value, fragments, 4, false, site);
+  Machine::current().store_matrix(row.value, fragments, count, transposed, site);
 }
-void store_matrix_x2(SmemAddress row, u32x2 f, Site site) {
-  trace(Trace::Kind::store_matrix_x2, row.value, 16, site);
-  const u32 fragments[2] = {f.x, f.y};
-  Machine::current().store_matrix(row.value, fragments, 2, false, site);
-}
-void store_matrix_x4_transposed(SmemAddress column, u32x4 f, Site site) {
-  trace(Trace::Kind::store_matrix_x4, column.value, 16, site);
-  const u32 fragments[4] = {f.x, f.y, f.z, f.w};
-  Machine::current().store_matrix(column.value, fragments, 4, true, site);
-}
-void store_matrix_x2_transposed(SmemAddress column, u32x2 f, Site site) {
-  trace(Trace::Kind::store_matrix_x2, column.value, 16, site);
-  const u32 fragments[2] = {f.x, f.y};
-  Machine::current().store_matrix(column.value, fragments, 2, true, site);
-}
-u32x4 load_matrix_x4(SmemAddress row, Site site) {
-  trace(Trace::Kind::load_matrix_x4, row.value, 16, site);
+u32x4 load_matrix(SmemAddress row, bool transposed, Site site) {
+  trace(transposed ? Trace::Kind::load_matrix_x4_transposed : Trace::Kind::load_matrix_x4, row.value, 16, site);
   u32 fragments[4];
-  Machine::current().load_matrix(row.value, fragments, site);
+  Machine::current().load_matrix(row.value, fragments, site, transposed);
   return {fragments[0], fragments[1], fragments[2], fragments[3]};
 }
-
-u32x4 load_matrix_x4_transposed(SmemAddress row, Site site) {
-  trace(Trace::Kind::load_matrix_x4_transposed, row.value, 16, site);
-  u32 fragments[4];
-  Machine::current().load_matrix(row.value, fragments, site, true);
-  return {fragments[0], fragments[1], fragments[2], fragments[3]};
-}
+}  // namespace
+void store_matrix_x4(SmemAddress row, u32x4 f, Site site) { store_matrix(row, f, 4, false, site); }
+void store_matrix_x2(SmemAddress row, u32x2 f, Site site) { store_matrix(row, {f.x, f.y, 0, 0}, 2, false, site); }
+void store_matrix_x4_transposed(SmemAddress column, u32x4 f, Site site) { store_matrix(column, f, 4, true, site); }
+void store_matrix_x2_transposed(SmemAddress column, u32x2 f, Site site) { store_matrix(column, {f.x, f.y, 0, 0}, 2, true, site); }
+u32x4 load_matrix_x4(SmemAddress row, Site site) { return load_matrix(row, false, site); }
+u32x4 load_matrix_x4_transposed(SmemAddress row, Site site) { return load_matrix(row, true, site); }
 
 void cp_async_commit(Site site) {
   Machine& m = Machine::current();
