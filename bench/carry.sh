@@ -6,9 +6,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release >/dev/null
-cmake --build "$build" -j"$(nproc)" --target foretile_bench_tool foretile_test_gpu
+cmake --build "$build" -j"$(nproc)" --target foretile foretile_bench_tool foretile_test_gpu
 mkdir -p carry
-for program in foretile_bench_tool tests/foretile_test_gpu; do
+for program in foretile foretile_bench_tool tests/foretile_test_gpu; do
   strip -o "carry/$(basename "$program")" "$build/$program"
 done
 ls -la carry

@@ -11,9 +11,15 @@
 #   few             the layers at 1, 8, 32, 128, 512 rows, bf16
 #   invariant       batch-invariant mode: a row's bits at every M from 1 to 96, 20 shapes
 #   gated           SwiGLU on the gate and up layers, one kernel beside cuBLASLt and a gating kernel: plain, then dependent
-#   configurations  every catalogue configuration on the layers, for the model (SECONDS_LIMIT, default 480)
+#   configurations  the tables that the forecast is held against, catalogue_*_h200.csv for bench/results: every configuration of
+#                   the catalogue worth timing, bf16 at 93 shapes of 1 to 8192 rows (SECONDS_LIMIT, default 300: no new shape
+#                   after so long)
+#   configurations-fp32, configurations-dependent, configurations-simt
+#                   fp32 at 64 shapes; bf16 in dependent launches at 45 shapes of few rows; the portable kernel alone
+#   calibrate       foretile calibrate with its built-in set: a machine file, and the model's error (needs foretile beside the tool)
 #
-# About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, invariant 1, gated 5, faults 5.
+# About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, invariant 1, gated 5, faults 5,
+# configurations 3.5 (fp32 1, dependent 1, simt 0.5), calibrate 2.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=${FORETILE_BIN:-carry}
@@ -40,6 +46,9 @@ sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sani
 speed() {  # SUITE MS TYPE
   step "$1 $3" 590 "$bin/foretile_bench_tool" bench --suite "$1" --m "$2" --dtype "$3" --csv "$out/$1_$3.csv" --winners "$out/cublaslt_winners.csv"
 }
+table() {  # NAME OPTIONS...
+  step "table $1" 590 "$bin/foretile_bench_tool" configurations --seconds "${SECONDS_LIMIT:-300}" --csv "$out/catalogue_$1_h200.csv" "${@:2}"
+}
 # Winners found earlier save the search.
 [ -f bench/results/cublaslt_winners.csv ] && cp bench/results/cublaslt_winners.csv "$out/"
 
@@ -63,7 +72,19 @@ for what in "$@"; do
         step "gated${mode/--/ }" 300 "$bin/foretile_bench_tool" bench --gated $mode --m "${MS:-1,8,16,32,64,96,4096}" --csv "$out/gated${mode/--/_}_bf16.csv" --winners "$out/cublaslt_winners.csv"
       done
       ;;
-    configurations) step configurations 580 "$bin/foretile_bench_tool" configurations --suite layers --m "${MS:-1,16,64,256,1024,4096}" --seconds "${SECONDS_LIMIT:-480}" --csv "$out/configurations.csv" ;;
+    configurations) table bf16 --suite catalogue --dtype bf16 ;;
+    configurations-fp32)
+      table fp32_layers --suite layers --m 1,8,64,512 --dtype fp32
+      table fp32_squares --suite squares --m 1024,2048,4096,8192 --dtype fp32
+      ;;
+    configurations-dependent) table bf16_dependent --suite layers --m 8,32,96 --dtype bf16 --dependent ;;
+    configurations-simt)
+      for type in bf16 fp32; do
+        table "simt_$type" --suite 1x4096x4096,16x4096x4096,64x1024x8192,128x4096x4096,333x777x555,512x4096x4096,1024x6144x4096,2048x2048x2048 --dtype $type \
+          --configs simt:128x128x8:t8x8,simt:64x64x16:t4x4,simt:32x32x16:t4x4
+      done
+      ;;
+    calibrate) step calibrate 300 "$bin/foretile" calibrate --out "$out/calibrated.toml" ;;
     *) echo "unknown step $what" >&2; exit 2 ;;
   esac
 done

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <ctime>
+#include <limits>
+#include <mutex>
 #include <stdexcept>
 
 #include "bench/baseline.h"
+#include "bench/parallel.h"
 #include "bench/statistics.h"
 #include "bench/workload.h"
 #include "foretile/device/catalogue.h"
@@ -34,8 +37,8 @@ double forecast_us(const Gpu& gpu, const Workload& w, const Configuration& c, Re
   return f.seconds * 1e6;
 }
 
-double estimate_us(const Gpu& gpu, const Workload& w, const Configuration* c) {
-  const Arm arm = make_arm(gpu, std::min<i64>(w.copies(), 4), [&](i64 i) { w.run(i, c); });
+template <class F> double estimate_us(const Gpu& gpu, const Workload& w, F&& launch) {
+  const Arm arm = make_arm(gpu, std::min<i64>(w.copies(), 4), launch);
   return time_arm(gpu, arm, 0, nullptr).microseconds;
 }
 
@@ -51,8 +54,9 @@ BenchRow measure(const BenchOptions& options, Arena& arena, const Workload& w, c
   const double seconds = options.arm_seconds > 0 ? options.arm_seconds : hot ? 0.3 : 0.03;
   row.forecast_microseconds = forecast_us(gpu, w, used, hot ? Regime::sustained : Regime::burst, &row.forecast_bound);
 
-  const i64 launches = launches_for(w, estimate_us(gpu, w, configuration));
-  const Arm ours = make_arm(gpu, launches, [&](i64 i) { w.run(i, configuration); });
+  const auto launch = [&](i64 i) { w.run(i, configuration); };
+  const i64 launches = launches_for(w, estimate_us(gpu, w, launch));
+  const Arm ours = make_arm(gpu, launches, launch);
   Arm theirs;
   if (lt)
     theirs = make_arm(gpu, launches, [&](i64 i) {
@@ -104,6 +108,90 @@ std::vector<const Configuration*> configurations_for(const BenchOptions& options
   return list;
 }
 
+// Of bench_configurations().
+constexpr double kBurstSeconds = 3e-3, kRestSeconds = 0.01, kWarmSeconds = 0.3, kSettleSeconds = 0.006, kSustainedSeconds = 0.035;
+constexpr int kRounds = 3;
+
+// Legal here, and by the model worth timing; `left_out` counts the others. `offered`: by choose().
+struct Candidates {
+  std::vector<const Configuration*> configurations;
+  std::vector<bool> offered;
+  int left_out = 0;
+};
+Candidates worth_timing(const Machine& machine, const std::vector<Configuration>& all, const Workload& w) {
+  const Conditions conditions{.regime = power_binds(w) ? Regime::sustained : Regime::burst, .dependent = w.mode().dependent, .batch_invariant = w.mode().batch_invariant};
+  std::vector<std::pair<const Configuration*, double>> legal;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const Configuration& c : all) {
+    if (why_not_on(machine, w.operation(), c, w.problem())) continue;
+    legal.emplace_back(&c, forecast(machine, w.operation(), c, w.problem(), conditions).seconds);
+    shortest = std::min(shortest, legal.back().second);
+  }
+  const Choice choice = choose(machine, w.operation(), w.problem(), conditions);
+  Candidates worth;
+  for (const auto& [c, seconds] : legal) {
+    if (seconds > kWorthTiming * shortest) {
+      ++worth.left_out;
+      continue;
+    }
+    worth.configurations.push_back(c);
+    worth.offered.push_back(std::any_of(choice.ranked.begin(), choice.ranked.end(), [&, c = c](const Candidate& x) { return x.configuration == *c; }));
+  }
+  return worth;
+}
+
+struct Timed {
+  Arm arm;
+  ConfigurationRow row;
+  std::vector<double> bursts, burst_mhz, sustained, mhz, watts;
+};
+
+// Configurations take turns, so that all of a shape meet the same temperature.
+std::vector<ConfigurationRow> measure_configurations(const BenchOptions& options, const Workload& w, const Candidates& candidates, const Gpu& gpu, const Nvml& nvml) {
+  std::vector<Timed> timed;
+  for (std::size_t i = 0; i < candidates.configurations.size(); ++i) {
+    const Configuration* c = candidates.configurations[i];
+    Timed t;
+    t.row.shape = w.shape(), t.row.configuration = text_of(*c), t.row.offered = candidates.offered[i];
+    t.row.forecast_burst_microseconds = forecast_us(gpu, w, *c, Regime::burst, nullptr);
+    t.row.forecast_sustained_microseconds = forecast_us(gpu, w, *c, Regime::sustained, nullptr);
+    const auto launch = [&](i64 i) {
+      if (!options.product) w.run(i, c);
+      else if (const Status s = options.product(w.call(i, c)); !s) throw std::runtime_error(s.message());
+    };
+    t.arm = make_arm(gpu, std::clamp<i64>(i64(kBurstSeconds * 1e6 / estimate_us(gpu, w, launch)), 2, 128), launch);
+    timed.push_back(std::move(t));
+  }
+  const bool hot = power_binds(w);
+  for (int round = 0; round < kRounds; ++round)
+    for (Timed& t : timed) {
+      if (round == 0) w.poison();
+      if (hot) pause(kRestSeconds);
+      const ArmTime a = time_arm(gpu, t.arm, 0, nullptr);
+      t.bursts.push_back(a.microseconds), t.burst_mhz.push_back(a.mhz);
+      if (round > 0) continue;
+      double bound_used = 0;
+      t.row.verified = w.judge(t.arm.launches - 1, false, bound_used);
+      if (t.row.verified.empty()) t.row.verified = "ok";
+    }
+  if (hot) {
+    time_arm(gpu, timed.front().arm, kWarmSeconds, nullptr);
+    for (int round = 0; round < kRounds; ++round)
+      for (Timed& t : timed) {
+        time_arm(gpu, t.arm, kSettleSeconds, nullptr);
+        const ArmTime a = time_arm(gpu, t.arm, kSustainedSeconds, &nvml);
+        t.sustained.push_back(a.microseconds), t.mhz.push_back(a.mhz), t.watts.push_back(a.watts);
+      }
+  }
+  std::vector<ConfigurationRow> rows;
+  for (Timed& t : timed) {
+    t.row.burst_microseconds = median(t.bursts), t.row.burst_mhz = median(t.burst_mhz);
+    t.row.sustained_microseconds = median(t.sustained), t.row.mhz = median(t.mhz), t.row.watts = median(t.watts);
+    rows.push_back(std::move(t.row));
+  }
+  return rows;
+}
+
 }  // namespace
 
 BenchReport bench(const BenchOptions& options) {
@@ -138,53 +226,60 @@ BenchReport bench(const BenchOptions& options) {
   return report;
 }
 
+std::string ConfigurationReport::heading() const {
+  return fmt::format("{}, {}, driver {}, {}, power limit {:.0f} W; every result checked against fp64, random normal data, weights rotate through over 512 MB, CUDA graph replays, configurations of a shape in turn, "
+                     "median of {}; every legal configuration of the catalogue but {} that were forecast to take more than {} times the shape's shortest; burst: {:.0f} ms after as much "
+                     "uncounted, before them {:.0f} ms of rest where power binds (from 2e10 FLOP on); sustained, there: {:.0f} ms after {:.0f} ms uncounted, no rest; clocks: mean of the SMs' own counters",
+                     date, gpu, driver, dtype + ", " + mode, power_limit_watts, kRounds, left_out, kWorthTiming, kBurstSeconds * 1e3, kRestSeconds * 1e3, kSustainedSeconds * 1e3, kSettleSeconds * 1e3);
+}
+
 ConfigurationReport bench_configurations(const BenchOptions& options, double seconds) {
   check_options(options);
   const Gpu gpu(options.device);
   const Nvml nvml(gpu.pci_bus_id());
   ConfigurationReport report;
-  report.gpu = gpu.info().name, report.driver = driver_text(gpu, nvml), report.date = today();
+  report.gpu = gpu.info().name, report.driver = driver_text(gpu, nvml), report.date = today(), report.power_limit_watts = nvml.power_limit_watts();
   report.dtype = fmt::format("{}->{}", name_of(options.in), name_of(options.out));
   report.mode = options.mode.text();
-  Arena arena(gpu, options.shapes, options.in, options.out, false);
+  Arena arena(gpu, options.shapes, options.in, options.out, false, !options.product);
   std::vector<Configuration> all = options.configurations;
   if (all.empty()) all.assign(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations));
-  const std::time_t begin = std::time(nullptr);
+  const auto say = [&](const std::string& line) {
+    if (options.progress) options.progress(line);
+  };
+
+  const Machine* machine = machine_for_device(gpu.info().name, gpu.info().compute_capability, gpu.info().sms);
+  if (!machine) throw std::runtime_error(fmt::format("{}: no machine file is near enough to forecast which configurations are worth timing", gpu.info().name));
+  std::vector<std::pair<Workload, Candidates>> plan;
+  std::vector<Matmul> calls;
   for (const Shape& shape : options.shapes) {
-    if (seconds > 0 && std::difftime(std::time(nullptr), begin) > seconds) {
-      if (options.progress) options.progress(fmt::format("stopped before {} M={}: {:.0f} s are over", shape.name, shape.m, seconds));
+    const Workload w(arena, shape, options.in, options.out, options.mode);
+    plan.emplace_back(w, worth_timing(*machine, all, w));
+    if (plan.back().second.configurations.empty()) throw std::invalid_argument(shape.name + ": none of the configurations can compute it");
+    for (const Configuration* c : plan.back().second.configurations) calls.push_back(w.call(0, c));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  say(fmt::format("{} configurations of {} shapes to time; compiling", calls.size(), plan.size()));
+  std::mutex mutex;
+  std::string trouble;
+  in_parallel(options.product ? 0 : calls.size(), 0, [&](std::size_t i) {
+    if (const Status s = prepare(calls[i]); !s) {
+      const std::lock_guard lock(mutex);
+      trouble = s.message();
+    }
+  });
+  if (!trouble.empty()) throw std::runtime_error("prepare: " + trouble);
+  say(fmt::format("compiled, {:.0f} s", elapsed()));
+  for (const auto& [w, candidates] : plan) {
+    const Shape& shape = w.shape();
+    if (seconds > 0 && elapsed() > seconds) {
+      say(fmt::format("stopped before {} M={}: {:.0f} s are over", shape.name, shape.m, seconds));
       break;
     }
-    const Workload w(arena, shape, options.in, options.out, options.mode);
-    for (const Configuration& c : all) {
-      if (why_not(w.operation(), c, w.problem())) continue;
-      // The simt family would take seconds where the tensor cores take milliseconds, and nobody would choose it there.
-      if (c.family == Family::simt && w.operation().a != DType::fp32 && w.flop() > 2e11) continue;
-      ConfigurationRow row;
-      row.shape = shape, row.configuration = text_of(c);
-      row.forecast_burst_microseconds = forecast_us(gpu, w, c, Regime::burst, nullptr);
-      row.forecast_sustained_microseconds = forecast_us(gpu, w, c, Regime::sustained, nullptr);
-      w.poison();
-      const double estimate = estimate_us(gpu, w, &c);
-      const i64 launches = std::clamp<i64>(i64(3e3 / estimate), 2, 128);
-      const Arm arm = make_arm(gpu, launches, [&](i64 i) { w.run(i, &c); });
-      std::vector<double> bursts;
-      for (int i = 0; i < 3; ++i) {
-        pause(0.02);
-        bursts.push_back(time_arm(gpu, arm, 0, nullptr).microseconds);  // one replay to warm up, one timed
-      }
-      row.burst_microseconds = median(bursts);
-      if (power_binds(w)) {
-        time_arm(gpu, arm, 0.1, nullptr);
-        const ArmTime t = time_arm(gpu, arm, 0.15, &nvml);
-        row.sustained_microseconds = t.microseconds, row.mhz = t.mhz, row.watts = t.watts;
-      }
-      double bound_used = 0;
-      row.verified = w.judge(launches - 1, false, bound_used);
-      if (row.verified.empty()) row.verified = "ok";
-      report.rows.push_back(row);
-    }
-    if (options.progress) options.progress(fmt::format("{} M={} done, {} rows", shape.name, shape.m, report.rows.size()));
+    for (ConfigurationRow& row : measure_configurations(options, w, candidates, gpu, nvml)) report.rows.push_back(std::move(row));
+    report.left_out += candidates.left_out;
+    say(fmt::format("{} M={} done, {} rows, {:.0f} s", shape.name, shape.m, report.rows.size(), elapsed()));
   }
   return report;
 }

@@ -27,6 +27,8 @@ struct BenchOptions {
   int device = 0;
   std::string winners_path;  // file that keeps cuBLASLt's three best candidates a shape; empty: search anew each time
   std::function<void(const std::string&)> progress;
+  // bench_configurations() alone: computes a product, for tests without a GPU; empty: foretile::matmul, weights rotating.
+  std::function<Status(const Matmul&)> product;
 };
 
 struct Interval { double median = 0, low = 0, high = 0; };
@@ -68,23 +70,29 @@ struct BenchReport {
 // Throws std::runtime_error without a usable GPU, std::invalid_argument for options that make no sense.
 BenchReport bench(const BenchOptions& options);
 
-// ---- all configurations, quickly: what the model is calibrated on -----------------------------------------
+// ---- all configurations, quickly: what the model is calibrated on and held against -------------------------
 struct ConfigurationRow {
   Shape shape;
   std::string configuration;
-  double burst_microseconds = 0;      // a few milliseconds after a pause
-  double sustained_microseconds = 0;  // 0.15 s on end; 0 where power does not bind
-  double mhz = 0, watts = 0;          // while sustained
+  double burst_microseconds = 0, burst_mhz = 0;  // a few milliseconds, after a pause where power binds
+  double sustained_microseconds = 0;             // on end, in turn with the shape's others; 0 where power does not bind
+  double mhz = 0, watts = 0;                     // while sustained
   double forecast_burst_microseconds = 0, forecast_sustained_microseconds = 0;
+  bool offered = true;                           // choose() may pick it
   std::string verified;
 };
 struct ConfigurationReport {
   std::string gpu, driver, date, dtype, mode;
+  double power_limit_watts = 0;
   std::vector<ConfigurationRow> rows;
+  int left_out = 0;  // legal, but forecast to take more than kWorthTiming of the shape's shortest
+  std::string heading() const;  // in words: where and how the times were taken, and what is left out
   void write_csv(const std::string& path) const;
-  std::string summary() const;  // a line a shape: best configuration, the model's choice, what that costs
+  std::string summary() const;  // a line a shape: best configuration, the model's choice, what that costs; then the errors by regime
 };
-// Every legal catalogue configuration of each shape. `seconds`: stop starting new shapes after so long (0: no limit).
+// Forecasts beyond this many times the shape's shortest are not timed: nobody would choose them, and they would take most of the time.
+constexpr double kWorthTiming = 2;
+// Every legal catalogue configuration of each shape that is worth it. `seconds`: stop starting new shapes after so long (0: no limit).
 ConfigurationReport bench_configurations(const BenchOptions& options, double seconds);
 
 // ---- the host's part of a repeated call -------------------------------------------------------------------

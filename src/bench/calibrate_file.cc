@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 
 #include "bench/calibrate.h"
 #include "foretile/device/catalogue.h"
+#include "model/accuracy.h"
 #include "model/model.h"
 #include "model/text.h"
 
@@ -130,11 +129,7 @@ std::vector<unsigned> chain(std::size_t count, std::size_t stride, unsigned seed
 SetReport set_report(const Machine& machine, std::vector<SetRow> rows) {
   const Operation o = catalogue::product(DType::bf16, DType::bf16);
   SetReport report;
-  std::vector<double> errors;
-  struct Best {
-    double fastest = std::numeric_limits<double>::infinity(), chosen = 0, forecast = std::numeric_limits<double>::infinity();
-  };
-  std::map<std::string, Best> shapes;
+  std::vector<Compared> all, decisive;  // the choice is made for sustained load where power binds
   for (SetRow& row : rows) {
     std::string error;
     const auto c = configuration_from(row.configuration, error);
@@ -144,25 +139,16 @@ SetReport set_report(const Machine& machine, std::vector<SetRow> rows) {
     const auto compare = [&](double measured, double& forecasted, Regime regime) {
       if (!(measured > 0)) return;
       forecasted = forecast(machine, o, *c, p, {.regime = regime}).seconds;
-      errors.push_back(std::abs(forecasted / measured - 1));
+      all.push_back({p, measured, forecasted});
     };
     compare(row.burst, row.forecast_burst, Regime::burst);
     compare(row.sustained, row.forecast_sustained, Regime::sustained);
-    const double measured = row.sustained > 0 ? row.sustained : row.burst, forecasted = row.sustained > 0 ? row.forecast_sustained : row.forecast_burst;
-    if (!(measured > 0)) continue;
-    Best& best = shapes[row.shape];
-    best.fastest = std::min(best.fastest, measured);
-    if (forecasted < best.forecast) best.forecast = forecasted, best.chosen = measured;
+    if (row.burst > 0 || row.sustained > 0) decisive.push_back(all.back());
   }
   report.rows = std::move(rows);
-  report.count = errors.size();
-  std::sort(errors.begin(), errors.end());
-  const double none = std::numeric_limits<double>::quiet_NaN();
-  report.median = errors.empty() ? none : errors[errors.size() / 2];
-  report.ninth = errors.empty() ? none : errors[errors.size() * 9 / 10];
-  double sum = 0;
-  for (const auto& [name, best] : shapes) sum += std::log(best.fastest / best.chosen);
-  report.choice = shapes.empty() ? none : std::exp(sum / double(shapes.size()));
+  const Accuracy a = accuracy(all);
+  report.count = a.times, report.median = a.median, report.ninth = a.ninth;
+  report.choice = accuracy(decisive).choice;
   return report;
 }
 

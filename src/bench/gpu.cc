@@ -50,10 +50,13 @@ Gpu::Gpu(int device) : device_(device) {
   check(driver_->stream_create(&stream_, kNonBlocking), "cuStreamCreate");
   load_kernels();
   scratch_ = Buffer(*this, 64);
+  clocks_ = Buffer(*this, static_cast<std::size_t>(info_->sms) * sizeof(ClockReading));
+  set_bytes(clocks_.data(), 0, clocks_.size());
 }
 
 Gpu::~Gpu() {
   scratch_ = Buffer();
+  clocks_ = Buffer();
   if (module_) driver_->module_unload(module_);
   if (stream_) driver_->stream_destroy(stream_);
   cuda::Context popped = nullptr;
@@ -133,6 +136,22 @@ u64 Gpu::checksum(const void* base, std::size_t bytes) const {
   launch("checksum", info_->sms * 4, 256, {&base, &count, &result});
   download(&sum, result, sizeof sum);
   return sum;
+}
+
+// Several small blocks an SM, so that each SM runs one.
+void Gpu::read_clocks(int end) const {
+  void* readings = clocks_.data();
+  i64 sms = info_->sms;
+  launch("read_clocks", info_->sms * 8, 32, {&readings, &sms, &end});
+}
+
+double Gpu::clock_mhz() const {
+  std::vector<ClockReading> of_sm(static_cast<std::size_t>(info_->sms));
+  download(of_sm.data(), clocks_.data(), of_sm.size() * sizeof of_sm[0]);
+  double clocks = 0, nanoseconds = 0;
+  for (const ClockReading& r : of_sm)
+    if (r.nanoseconds[0] > 0 && r.nanoseconds[1] > r.nanoseconds[0]) clocks += double(r.clocks[1] - r.clocks[0]), nanoseconds += double(r.nanoseconds[1] - r.nanoseconds[0]);
+  return nanoseconds > 0 ? clocks / nanoseconds * 1e3 : 0;
 }
 
 Stopwatch::Stopwatch(const Gpu& gpu) : gpu_(gpu) {

@@ -62,8 +62,14 @@ class Gpu {
   void fill(FillArguments f) const;
   u64 checksum(const void* base, std::size_t bytes) const;
 
+  // The SMs' mean clock between two points of the stream, from their own counters; 0 where no SM was seen at both.
+  void clock_begin() const { read_clocks(0); }
+  void clock_end() const { read_clocks(1); }
+  double clock_mhz() const;  // waits for clock_end()
+
  private:
   void load_kernels();
+  void read_clocks(int end) const;
 
   int device_;
   const Driver* driver_ = nullptr;
@@ -71,7 +77,7 @@ class Gpu {
   cuda::Context context_ = nullptr;
   cuda::Stream stream_ = nullptr;
   cuda::Module module_ = nullptr;
-  Buffer scratch_;
+  Buffer scratch_, clocks_;
 };
 
 // A pair of events around work on the stream.

@@ -20,6 +20,16 @@ __device__ inline u64 nanoseconds() {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
   return t;
 }
+__device__ inline u64 clocks() {
+  u64 t;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(t));
+  return t;
+}
+__device__ inline u32 sm_number() {
+  u32 i;
+  asm("mov.u32 %0, %%smid;" : "=r"(i));
+  return i;
+}
 __device__ inline void kernels_before_are_complete() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -319,6 +329,14 @@ extern "C" __global__ void __launch_bounds__(1024) hold(u64 duration) {
   __shared__ volatile u32 room[12 * 1024];
   const u64 end = nanoseconds() + duration;
   do room[threadIdx.x] = threadIdx.x; while (nanoseconds() < end);
+}
+
+// Each SM's clocks and the time, in its own place; `end`: beside those of a launch before.
+extern "C" __global__ void read_clocks(ClockReading* of_sm, i64 sms, int end) {
+  const u32 sm = sm_number();
+  if (threadIdx.x || sm >= sms) return;
+  of_sm[sm].clocks[end] = clocks();
+  of_sm[sm].nanoseconds[end] = nanoseconds();
 }
 
 extern "C" __global__ void nothing() {}

@@ -56,6 +56,10 @@ FORETILE_SHARED_WITH_KERNELS(
       u64 touched;      // guard bytes that changed
       u64 first_touched;
     };
+    // Of one SM, at the beginning and at the end.
+    struct ClockReading {
+      u64 clocks[2], nanoseconds[2];
+    };
     // Bytes of a buffer that holds a matrix: those of elements may change, all others hold the pattern.
     struct GuardArguments {
       u8* base;

@@ -47,7 +47,7 @@ int run(int argc, char** argv) {
   CLI::App* speed = app.add_subcommand("bench", "our products beside cuBLASLt's best");
   CLI::App* all = app.add_subcommand("configurations", "every catalogue configuration, quickly");
   for (CLI::App* sub : {speed, all}) {
-    sub->add_option("--suite", suite, "layers, squares or MxNxK,..."), sub->add_option("--m", ms), sub->add_option("--dtype", in), sub->add_option("--out-dtype", out);
+    sub->add_option("--suite", suite, "layers, squares, catalogue or MxNxK,..."), sub->add_option("--m", ms), sub->add_option("--dtype", in), sub->add_option("--out-dtype", out);
     sub->add_option("--csv", csv), sub->add_option("--device", b.device);
     sub->add_flag("--dependent", b.mode.dependent, "ours in a chain of dependent launches, weights ready"), sub->add_flag("--batch-invariant", b.mode.batch_invariant);
     sub->add_option("--configs", configurations, "all, or configurations separated by commas; default: the library's choice");

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <map>
 #include <stdexcept>
 
 #include "bench/bench.h"
+#include "model/accuracy.h"
 
 namespace foretile::bench {
 
@@ -69,41 +69,51 @@ void BenchReport::write_csv(const std::string& path) const {
 
 void ConfigurationReport::write_csv(const std::string& path) const {
   std::ofstream out = open(path);
-  out << fmt::format("# date {}, {}, driver {}, {}; random normal data, rotating weights; burst: a 3 ms graph after 20 ms of rest, median of 3; sustained: 0.15 s after 0.1 s\n", date, gpu, driver, dtype + ", " + mode);
-  out << "layer,m,n,k,configuration,burst_us,sustained_us,mhz,watts,forecast_burst_us,forecast_sustained_us,verified\n";
+  out << "# " << heading() << "\n";
+  out << "layer,m,n,k,configuration,burst_us,burst_mhz,sustained_us,mhz,watts,forecast_burst_us,forecast_sustained_us,verified\n";
   for (const ConfigurationRow& r : rows)
-    out << fmt::format("{},{},{},{},{},{:.2f},{:.2f},{:.0f},{:.0f},{:.2f},{:.2f},{}\n", quoted(r.shape.name), r.shape.m, r.shape.n, r.shape.k, r.configuration, r.burst_microseconds,
-                       r.sustained_microseconds, r.mhz, r.watts, r.forecast_burst_microseconds, r.forecast_sustained_microseconds, quoted(r.verified));
+    out << fmt::format("{},{},{},{},{},{:.2f},{:.0f},{:.2f},{:.0f},{:.0f},{:.2f},{:.2f},{}\n", quoted(r.shape.name), r.shape.m, r.shape.n, r.shape.k, r.configuration, r.burst_microseconds,
+                       r.burst_mhz, r.sustained_microseconds, r.mhz, r.watts, r.forecast_burst_microseconds, r.forecast_sustained_microseconds, quoted(r.verified));
   if (!out.flush()) throw std::runtime_error("writing " + path + " failed");
 }
 
 std::string ConfigurationReport::summary() const {
-  // By shape: what is fastest, what the forecast would pick, and what that pick costs. Sustained times where there are any.
-  std::map<std::string, std::vector<const ConfigurationRow*>> by_shape;
-  std::vector<std::string> order;
-  for (const ConfigurationRow& r : rows) {
-    const std::string key = fmt::format("{} M={} N={} K={}", r.shape.name, r.shape.m, r.shape.n, r.shape.k);
-    if (by_shape[key].empty()) order.push_back(key);
-    by_shape[key].push_back(&r);
-  }
-  std::string s;
-  double log_cost = 0;
-  int wrong = 0;
-  for (const std::string& key : order) {
-    const auto time = [](const ConfigurationRow* r) { return r->sustained_microseconds > 0 ? r->sustained_microseconds : r->burst_microseconds; };
-    const auto forecast_time = [](const ConfigurationRow* r) { return r->sustained_microseconds > 0 ? r->forecast_sustained_microseconds : r->forecast_burst_microseconds; };
+  std::string s = heading() + "\n";
+  // By shape: what is fastest, what the forecast picks, and what that pick costs. Sustained times where there are any.
+  const auto time = [](const ConfigurationRow& r) { return r.sustained_microseconds > 0 ? r.sustained_microseconds : r.burst_microseconds; };
+  const auto forecast_time = [](const ConfigurationRow& r) { return r.sustained_microseconds > 0 ? r.forecast_sustained_microseconds : r.forecast_burst_microseconds; };
+  std::size_t wrong = 0;
+  for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    const Shape& shape = rows[begin].shape;
     const ConfigurationRow *best = nullptr, *pick = nullptr;
-    for (const ConfigurationRow* r : by_shape[key]) {
-      if (!best || time(r) < time(best)) best = r;
-      if (forecast_time(r) > 0 && (!pick || forecast_time(r) < forecast_time(pick))) pick = r;
-      wrong += r->verified != "ok";
+    for (end = begin; end < rows.size() && rows[end].shape.name == shape.name && rows[end].shape.m == shape.m; ++end) {
+      const ConfigurationRow& r = rows[end];
+      if (!best || time(r) < time(*best)) best = &r;
+      if (r.offered && (!pick || forecast_time(r) < forecast_time(*pick))) pick = &r;
+      wrong += r.verified != "ok";
     }
     if (!pick) continue;
-    log_cost += std::log(time(pick) / time(best));
-    s += fmt::format("{:<42} best {:<30} {:>8.1f} us; forecast picks {:<30} {:>8.1f} us ({:.2f}), forecast {:.1f} us\n", key, best->configuration, time(best), pick->configuration, time(pick),
-                     time(pick) / time(best), forecast_time(pick));
+    s += fmt::format("{:<42} best {:<30} {:>8.1f} us; the pick {:<30} {:>8.1f} us ({:.2f}), forecast {:.1f} us\n", fmt::format("{} M={} N={} K={}", shape.name, shape.m, shape.n, shape.k), best->configuration, time(*best),
+                     pick->configuration, time(*pick), time(*pick) / time(*best), forecast_time(*pick));
   }
-  if (!order.empty()) s += fmt::format("the forecast's picks cost {:.3f} of the best time (geometric mean over {} shapes); {} of {} results wrong\n", std::exp(log_cost / double(order.size())), order.size(), wrong, rows.size());
+  // The errors by regime.
+  for (const RowRange& m : kRowRanges) {
+    std::vector<Compared> burst, sustained, decisive;
+    for (const ConfigurationRow& r : rows) {
+      const Problem p{r.shape.m, r.shape.n, r.shape.k};
+      if (!m.holds(p)) continue;
+      burst.push_back({p, r.burst_microseconds, r.forecast_burst_microseconds, r.offered});
+      if (r.sustained_microseconds > 0) sustained.push_back({p, r.sustained_microseconds, r.forecast_sustained_microseconds, r.offered});
+      decisive.push_back({p, time(r), forecast_time(r), r.offered});
+    }
+    for (const auto& [name, list] : {std::pair{"burst", &burst}, std::pair{"sustained", &sustained}}) {
+      const Accuracy a = accuracy(*list);
+      if (a.times) s += fmt::format("{}, {}: {} times, median error {:.1f} %, nine in ten within {:.1f} %\n", m.name, name, a.times, 100 * a.median, 100 * a.ninth);
+    }
+    if (const Accuracy a = accuracy(decisive); a.shapes)
+      s += fmt::format("{}: the forecast's picks reach {:.3f} of the fastest over {} shapes (geometric mean), worst {:.3f} at M={} N={} K={}\n", m.name, a.choice, a.shapes, a.worst, a.worst_shape.m, a.worst_shape.n, a.worst_shape.k);
+  }
+  s += fmt::format("{} of {} results wrong\n", wrong, rows.size());
   return s;
 }
 

@@ -65,13 +65,25 @@ std::vector<Shape> suite_shapes(std::string_view suite, const std::vector<i64>& 
       for (Shape s : layers()) s.m = m, list.push_back(s);
     return list;
   }
+  if (suite == "catalogue") {
+    constexpr i64 kFew[2][3] = {{1, 16, 64}, {8, 32, 96}};
+    i64 index = 0;
+    for (Shape s : layers()) {
+      const auto add = [&](i64 m) { s.m = m, list.push_back(s); };
+      for (const i64 m : kFew[index % 2]) add(m);
+      add(i64(128) << index % 4), add(2048), add(4096);
+      ++index;
+    }
+    for (const i64 m : {2048, 4096, 8192}) list.push_back({fmt::format("square{}", m), m, m, m});
+    return list;
+  }
   if (suite == "squares") {
     for (const i64 m : ms) list.push_back({fmt::format("square{}", m), m, m, m});
     return list;
   }
   for (const std::string_view part : split(suite, ',')) {
     const auto sizes = split(part, 'x');
-    if (sizes.size() != 3) throw std::invalid_argument(fmt::format("suite is '{}'; allowed: layers, squares, or shapes as MxNxK,MxNxK", suite));
+    if (sizes.size() != 3) throw std::invalid_argument(fmt::format("suite is '{}'; allowed: layers, squares, catalogue, or shapes as MxNxK,MxNxK", suite));
     list.push_back({std::string(part), parse_size(sizes[0]), parse_size(sizes[1]), parse_size(sizes[2])});
   }
   return list;

@@ -22,7 +22,8 @@ struct Shape {
 };
 
 // "layers": the layers of data/models.toml and square8k (N = K = 8192), each at every M of `ms`; "squares": M = N = K for
-// each of `ms`; or shapes spelled out, "4096x6144x4096,1x4096x4096" (M x N x K; `ms` not looked at). Throws
+// each of `ms`; "catalogue": those layers at 1, 16 and 64 or 8, 32 and 96 rows in turn, at one of 128 to 1024, at 2048 and at 4096, then
+// M = N = K of 2048, 4096 and 8192 (`ms` not looked at); or shapes spelled out, "4096x6144x4096,1x4096x4096" (M x N x K; `ms` not looked at). Throws
 // std::invalid_argument that names the part it does not understand.
 std::vector<Shape> suite_shapes(std::string_view suite, const std::vector<i64>& ms);
 

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
 
+#include "bench/parallel.h"
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
 #include "model/text.h"
@@ -283,23 +282,17 @@ VerifyResult verify(const VerifyOptions& options) {
   const double begin = now();
   double told = begin;
   if (!options.product) {  // Compile everything ahead, on all cores.
-    std::atomic<std::size_t> next{0};
     std::mutex mutex;
     std::string trouble;
-    const auto work = [&] {
-      for (std::size_t i; (i = next++) < cases.size();) {
-        Status s = prepare(call_of(cases[i], gpu.device()));
-        if (s && cases[i].chain != Chain::none) s = prepare(feed_of(cases[i], gpu.device()));
-        const std::lock_guard lock(mutex);
-        if (!s && trouble.empty()) trouble = cases[i].text() + ": prepare: " + s.message();
-        if (now() - told > 2) told = now(), say(fmt::format("compiling: {} of {} cases ready, {:.0f} s", i, cases.size(), told - begin));
-      }
-    };
-    std::vector<std::thread> threads;
-    const int count = options.threads > 0 ? options.threads : int(std::max(1u, std::thread::hardware_concurrency()));
-    for (int i = 1; i < count; ++i) threads.emplace_back(work);
-    work();
-    for (std::thread& t : threads) t.join();
+    std::size_t ready = 0;
+    in_parallel(cases.size(), options.threads, [&](std::size_t i) {
+      Status s = prepare(call_of(cases[i], gpu.device()));
+      if (s && cases[i].chain != Chain::none) s = prepare(feed_of(cases[i], gpu.device()));
+      const std::lock_guard lock(mutex);
+      ++ready;
+      if (!s && trouble.empty()) trouble = cases[i].text() + ": prepare: " + s.message();
+      if (now() - told > 2) told = now(), say(fmt::format("compiling: {} of {} cases ready, {:.0f} s", ready, cases.size(), told - begin));
+    });
     if (!trouble.empty()) result.failures.push_back({-1, trouble, "prepare failed"});
   }
   result.compile_seconds = now() - begin;

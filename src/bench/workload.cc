@@ -155,16 +155,18 @@ ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvm
   const i64 replays = std::max<i64>(1, i64(std::ceil(seconds / std::max(once, 1e-6))));
   ArmTime t;
   const GpuState before = nvml ? nvml->read() : GpuState{};
+  gpu.clock_begin();
   watch.start();
   for (i64 i = 0; i < replays; ++i) arm.graph->launch();
   watch.stop();
+  gpu.clock_end();
   if (nvml && once * double(replays) > 0.02) {
     usleep(useconds_t(0.6e6 * once * double(replays)));  // most of the arm is over, and the GPU still busy
-    const GpuState during = nvml->read();
-    t.mhz = during.sm_mhz, t.watts = during.watts;
+    t.watts = nvml->read().watts;
   }
   const double elapsed = watch.seconds();
   t.microseconds = elapsed * 1e6 / double(replays * arm.launches);
+  t.mhz = gpu.clock_mhz();
   if (nvml && elapsed > 0.1) t.joules = (nvml->read().joules - before.joules) / double(replays * arm.launches);
   return t;
 }

@@ -64,7 +64,8 @@ struct Arm {
 };
 struct ArmTime {
   double microseconds = 0;  // a launch
-  double mhz = 0, watts = 0, joules = 0;  // joules a launch
+  double mhz = 0;                   // the SMs' mean clock over all of it, from their counters
+  double watts = 0, joules = 0;     // joules a launch; 0 where it was too short to tell
 };
 // `launch(i)` puts launch i on the stream; called once outside the graph first, for every i.
 template <class F> Arm make_arm(const Gpu& gpu, i64 launches, F&& launch) {
@@ -84,7 +85,7 @@ bool power_binds(const Workload& w);
 // What results are dated and signed with.
 std::string today();
 std::string driver_text(const Gpu& gpu, const Nvml& nvml);
-// Replays for about `seconds` (at least once) and reads clock and power meanwhile; `nvml` null: does not.
+// Replays once uncounted, then for about `seconds` (at least once); `nvml` null: does not read the power.
 ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvml);
 
 }  // namespace foretile::bench

@@ -4,6 +4,8 @@
 //   foretile_fit decode            [decode], decode_dependent: [decode_dependent]; the decode kernel's times there
 //   foretile_fit library           [library], to public times of the vendor's library in the folder FORETILE_DATA
 //   ... --check                    exit 1 where machines/h200.toml says something else
+//   foretile_fit catalogue         fits nothing: the machine file's errors by regime on the recorded times of the whole catalogue, and
+//                                  what its choices cost, over all shapes and over those that no constant was fitted to
 //
 // A coordinate descent: each constant in turn goes up and down by a share of itself, and what lowers the cost stays; the share
 // shrinks when a sweep gains next to nothing; after each sweep all go once more the way they went (Hooke and Jeeves). It starts from round numbers, walks on values of three digits, and looks at shapes with an even
@@ -25,6 +27,7 @@
 #include "foretile/device/catalogue.h"
 #include "model/library.h"
 #include "model/model.h"
+#include "recorded_catalogue.h"
 
 namespace foretile::fit {
 namespace {
@@ -212,11 +215,61 @@ template <size_t Count> int fit(const Constant (&constants)[Count], const std::v
   return check && !equal ? 1 : 0;
 }
 
+std::string shape_text(const Problem& p) { return fmt::format("M={} N={} K={}", p.m, p.n, p.k); }
+
+int report_catalogue() {
+  const Machine machine = load_machine("h200");
+  const std::vector<RecordedTime> times = recorded_catalogue(FORETILE_SOURCE_DIR "/bench/results", machine);
+  if (times.empty()) throw std::runtime_error("bench/results has no catalogue_*_h200.csv: bench/gpu.sh configurations makes them");
+  std::vector<std::string> kinds;
+  for (const RecordedTime& t : times)
+    if (std::find(kinds.begin(), kinds.end(), t.kind) == kinds.end()) kinds.push_back(t.kind);
+  for (const std::string& kind : kinds) {
+    for (const RowRange& rows : kRowRanges)
+      for (const bool apart : {false, true}) {
+        std::vector<Compared> burst, sustained, decisive;
+        for (const RecordedTime& t : times) {
+          if (t.kind != kind || !rows.holds(t.problem) || (apart && !held_out(t.problem))) continue;
+          burst.push_back(compared(machine, t, Regime::burst));
+          if (t.sustained > 0) sustained.push_back(compared(machine, t, Regime::sustained));
+          decisive.push_back(t.sustained > 0 ? sustained.back() : burst.back());
+        }
+        if (burst.empty()) continue;
+        fmt::print("{}, {}{}:", kind, rows.name, apart ? ", shapes kept apart" : "");
+        for (const auto& [name, list] : {std::pair{"burst", &burst}, std::pair{"sustained", &sustained}})
+          if (const Accuracy a = accuracy(*list); a.times) fmt::print(" {} {} times, median {:.1f} %, mean {:.1f} %, nine in ten {:.1f} %;", name, a.times, 100 * a.median, 100 * a.mean, 100 * a.ninth);
+        const Accuracy a = accuracy(decisive);
+        fmt::print(" the choice over {} shapes {:.3f}, worst {:.3f} at {}\n", a.shapes, a.choice, a.worst, shape_text(a.worst_shape));
+      }
+    // The choices that cost most.
+    struct Pick {
+      Compared chosen, fastest;
+      const RecordedTime *what = nullptr, *better = nullptr;
+      double share() const { return fastest.measured / chosen.measured; }
+    };
+    std::vector<Pick> picks;
+    for (const RecordedTime& t : times) {
+      if (t.kind != kind) continue;
+      const Compared c = compared(machine, t);
+      auto pick = std::find_if(picks.begin(), picks.end(), [&](const Pick& p) { return p.better->problem == t.problem; });
+      if (pick == picks.end()) pick = picks.insert(picks.end(), Pick{.chosen = c, .fastest = c, .what = &t, .better = &t});
+      if (c.measured < pick->fastest.measured) pick->fastest = c, pick->better = &t;
+      if (c.offered && (!pick->chosen.offered || c.forecast < pick->chosen.forecast)) pick->chosen = c, pick->what = &t;
+    }
+    std::sort(picks.begin(), picks.end(), [](const Pick& x, const Pick& y) { return x.share() < y.share(); });
+    for (size_t i = 0; i < std::min<size_t>(picks.size(), 8) && picks[i].share() < 0.99; ++i)
+      fmt::print("  {:.3f} {}: {} {:.1f} us (forecast {:.1f}), fastest {} {:.1f} us (forecast {:.1f}{})\n", picks[i].share(), shape_text(picks[i].what->problem), text_of(picks[i].what->configuration), picks[i].chosen.measured * 1e6,
+                 picks[i].chosen.forecast * 1e6, text_of(picks[i].better->configuration), picks[i].fastest.measured * 1e6, picks[i].fastest.forecast * 1e6, picks[i].fastest.offered ? "" : ", not offered");
+  }
+  return 0;
+}
+
 int run(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "catalogue" && argc == 2) return report_catalogue();
   const bool check = argc > 2 && std::string(argv[2]) == "--check";
   if ((what != "sm90" && what != "decode" && what != "decode_dependent" && what != "library") || argc > 3 || (argc == 3 && !check)) {
-    fmt::print(stderr, "usage: foretile_fit sm90|decode|decode_dependent|library [--check]\n");
+    fmt::print(stderr, "usage: foretile_fit sm90|decode|decode_dependent|library [--check], or foretile_fit catalogue\n");
     return 2;
   }
   if (what == "sm90") {

@@ -1,0 +1,70 @@
+// Forecasts and choices against the recorded times of the whole catalogue (bench/results/catalogue_*_h200.csv).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "recorded_catalogue.h"
+
+namespace foretile {
+namespace {
+
+class CatalogueRecorded : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    for (const RecordedTime& t : recorded_catalogue(FORETILE_SOURCE_DIR "/bench/results", h200_))
+      if (t.kind == GetParam()) times_.push_back(t);
+    if (times_.empty()) GTEST_SKIP() << "bench/results has no times of the whole catalogue, " << GetParam();
+  }
+  const Machine h200_ = load_machine("h200");
+  std::vector<RecordedTime> times_;
+};
+
+TEST_P(CatalogueRecorded, Times) {
+  std::vector<Compared> all;
+  for (const RowRange& rows : kRowRanges)
+    for (const Regime regime : {Regime::burst, Regime::sustained}) {
+      std::vector<Compared> list;
+      for (const RecordedTime& t : times_)
+        if (rows.holds(t.problem) && (regime == Regime::burst || t.sustained > 0)) list.push_back(compared(h200_, t, regime)), all.push_back(list.back());
+      const Accuracy a = accuracy(list);
+      if (a.times == 0) continue;
+      std::printf("%s, %s, %s: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", GetParam(), rows.name, regime == Regime::burst ? "burst" : "sustained", a.times, 100 * a.median, 100 * a.ninth);
+      EXPECT_LE(a.median, rows.last <= 96 ? 0.06 : 0.05);
+    }
+  EXPECT_LE(accuracy(all).ninth, 0.12);
+}
+
+TEST_P(CatalogueRecorded, TheChoice) {
+  std::vector<Compared> all;
+  for (const RowRange& rows : kRowRanges) {
+    std::vector<Compared> list;
+    for (const RecordedTime& t : times_)
+      if (rows.holds(t.problem)) list.push_back(compared(h200_, t)), all.push_back(list.back());
+    const Accuracy a = accuracy(list);
+    if (a.shapes == 0) continue;
+    std::printf("%s, %s: the choice over %zu shapes %.3f of the fastest, worst %.3f\n", GetParam(), rows.name, a.shapes, a.choice, a.worst);
+    EXPECT_GE(a.choice, rows.first >= 2048 ? 0.99 : 0.97);
+  }
+  EXPECT_GE(accuracy(all).worst, 0.9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, CatalogueRecorded, ::testing::Values("bf16", "fp32", "bf16 in dependent launches"));
+
+// accuracy() itself, by hand.
+TEST(Accuracy, MediansNinthsAndTheChoice) {
+  const Problem a{1, 2, 3}, b{4, 5, 6}, lonely{7, 8, 9};
+  const Accuracy x = accuracy({{a, 10, 11}, {a, 8, 12}, {b, 5, 4, false}, {b, 6, 6}, {b, 7, 7.7}, {lonely, 1, 1}});
+  EXPECT_EQ(x.times, 6u);
+  EXPECT_NEAR(x.median, 0.1, 1e-12);   // 0 0 0.1 0.1 0.2 0.5
+  EXPECT_NEAR(x.ninth, 0.5, 1e-12);
+  EXPECT_NEAR(x.mean, 0.15, 1e-12);
+  EXPECT_EQ(x.shapes, 2u);             // a shape with one time is no choice
+  EXPECT_NEAR(x.choice, std::sqrt(0.8 * 5 / 6), 1e-12);  // a: the slower one is forecast shorter; b: the fastest is not offered
+  EXPECT_NEAR(x.worst, 0.8, 1e-12);
+  EXPECT_EQ(x.worst_shape.m, 1);
+  EXPECT_TRUE(std::isnan(accuracy({}).median) && std::isnan(accuracy({}).choice));
+}
+
+}  // namespace
+}  // namespace foretile
