@@ -12,6 +12,7 @@
 #include "model/counters.h"
 #include "model/explain.h"
 #include "model/remedy.h"
+#include "model/speed_of_light.h"
 #include "model/text.h"
 
 namespace foretile::cli {

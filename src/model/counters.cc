@@ -1,6 +1,5 @@
 #include "model/counters.h"
 
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,22 +58,6 @@ void add_memory(Counters& list, const Machine& machine, const Traffic& t, double
 }
 
 }  // namespace
-
-L2Lookups l2_lookups(const Machine& machine, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent, const Traffic& t) {
-  if (grid.tiles_m == 0 || grid.tiles_n == 0) return {};
-  // Tile rows and columns of a wave.
-  const double group = grid.group, across = grid.tiles_n, wave = double(concurrent);
-  const double rows = std::min<double>(grid.tiles_m, group * std::max(1.0, std::ceil(wave / (group * across)))), columns = std::min(across, std::ceil(wave / rows));
-  // Of the lines that `readers` SMs want, those that SMs of both partitions do.
-  const auto on_both_sides = [&](double readers) { return machine.l2_copies > 1 ? 1 - 2 * std::exp2(-readers) : 0; };
-  const double a = rows * std::min<double>(double(c.tile_m) * c.cluster_m, double(p.m)), b = columns * std::min<double>(double(c.tile_n) * c.cluster_n, double(p.n));
-  const double both = (a * on_both_sides(columns) + b * on_both_sides(rows)) / (a + b);
-  const bool alone = c.cluster_m * c.cluster_n > 1 || rows == 1;
-  L2Lookups l;
-  l.sectors = t.l2_load_bytes * (alone ? 1 : machine.l2_lookups) / kSectorBytes;
-  l.misses = std::min(l.sectors, (t.dram_load_bytes - t.extra_bytes) * (1 + 0.5 * both) / kSectorBytes);
-  return l;
-}
 
 std::vector<ExpectedCounter> expected_counters(const DescribedKernel& k, const DescribedForecast& f) {
   Counters list;
@@ -173,29 +156,6 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
   list.push_back({"gpu__time_duration.sum", kernel_seconds, "s", false, "the forecast without the launch"});
   return list;
 }
-
-std::vector<UnitShare> speed_of_light(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Anatomy& x, const Traffic& t) {
-  std::vector<UnitShare> list;
-  if (x.tiles == 0) return list;
-  // The kernel alone, with the traffic of the order of tiles that was asked about.
-  const double dram = x.dram_seconds * t.dram_bytes() / std::max(1.0, x.traffic.dram_bytes());
-  const double seconds = std::max(x.forecast.seconds - x.forecast.launch, dram);
-  list.push_back({Bound::dram, 100 * t.dram_bytes() / (machine.dram_bandwidth * seconds)});
-  list.push_back({Bound::l2, 100 * l2_lookups(machine, c, p, x.grid, x.concurrent, t).sectors * kSectorBytes / (machine.l2_bytes_per_clock * x.clock * seconds)});
-  const double busy = double(x.tiles) / double(x.rounds * x.concurrent) * x.busy_sms / machine.sms;  // SMs without a tile do nothing
-  const Forecast& f = x.forecast;
-  if (c.family != Family::simt) {
-    list.push_back({Bound::shared_memory, 100 * busy * f.shared_memory / seconds});
-    list.push_back({Bound::tensor_cores, 100 * x.flops_executed / (machine.tensor_rate(o.a) * machine.sm90.mma_efficiency * machine.sms * x.clock * seconds)});
-  } else {  // parts of a forecast are what units take at the efficiency of a loop
-    for (const auto& [unit, part] : {std::pair{Bound::shared_memory, f.shared_memory}, {Bound::fp32_cores, f.compute}, {Bound::issue, f.issue}})
-      list.push_back({unit, 100 * busy * machine.simt.efficiency * part / seconds});
-  }
-  std::stable_sort(list.begin(), list.end(), [](const UnitShare& a, const UnitShare& b) { return a.percent > b.percent; });
-  return list;
-}
-
-Bound top_unit(const std::vector<UnitShare>& shares) { return shares.empty() || shares.front().percent < 60 ? Bound::latency : shares.front().unit; }
 
 std::string counter_line(const ExpectedCounter& c) {
   const std::string value = c.unit == "s"   ? microseconds(c.value)

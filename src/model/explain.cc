@@ -12,6 +12,7 @@
 #include "model/counters.h"
 #include "model/page.h"
 #include "model/remedy.h"
+#include "model/speed_of_light.h"
 #include "model/text.h"
 
 namespace foretile {
@@ -68,8 +69,13 @@ class Explanation : private Page {
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     std::string list;
     for (const auto& [seconds, name] : parts) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, microseconds(seconds));
-    line("Bound by {}: it alone takes {} of the time; next comes {} with {}.", name_of(f.bound), percent(parts[0].first / f.seconds), parts[1].second,
-         percent(parts[1].first / f.seconds));
+    const SpeedOfLight units = speed_of_light(machine_, o_, c_, p_, x_, x_.traffic);
+    const UnitShare *first = units.begin(), *second = first + 1;
+    if (units.top() != Bound::latency)
+      line("Bound by {}: it is busy for {} of the kernel, over all SMs; next comes {} with {}.", name_of(f.bound), percent(first->percent / 100), name_of(second->unit), percent(second->percent / 100));
+    else
+      line("Bound by {}: no unit is busy for 60 % of the kernel, over all SMs ({} is for {}, {} for {}). The longest part, of the busiest SM: {}, {} of the time.", name_of(f.bound), name_of(first->unit),
+           percent(first->percent / 100), name_of(second->unit), percent(second->percent / 100), parts[0].second, percent(parts[0].first / f.seconds));
     line("Parts (they overlap, so they do not add up): {}; of latency, epilogues take {}.", list, microseconds(f.epilogue));
   }
 
@@ -107,8 +113,9 @@ class Explanation : private Page {
     const Traffic& t = x_.traffic;
     line("\nTraffic. A {}, B {}, D {}{}: what has to move at least once.", megabytes(t.a_bytes), megabytes(t.b_bytes), megabytes(t.d_bytes),
          t.extra_bytes > 0 ? fmt::format(", C, bias and residual {}", megabytes(t.extra_bytes)) : "");
-    line("  SMs ask L2 for A once a tile column ({} x {}) and for B once a tile row ({} x {}): {}.", x_.grid.tiles_n, megabytes(t.a_bytes), x_.grid.tiles_m,
-         megabytes(t.b_bytes), megabytes(t.l2_load_bytes));
+    const double sharers = sharers_of_a(machine_, c_, x_.concurrent);
+    line("  SMs ask L2 for A once a tile column ({} x {}{}) and for B once a tile row ({} x {}): {}.", x_.grid.tiles_n, megabytes(t.a_bytes),
+         sharers > 1 ? fmt::format(" / {}: blocks of an SM share what its L1 holds", number(sharers)) : "", x_.grid.tiles_m, megabytes(t.b_bytes), megabytes(t.l2_load_bytes));
     const double once = (t.a_bytes + t.b_bytes) / double(p_.batch);
     line("  One full wave reads {} of distinct bytes. L2 holds {} B, {} copies of each line; at that distance {} of what was read is found again: (1.5 C - distance) / (0.8 C) "
          "with C = bytes / copies, from 0 to 1. Both operands whole ({}): {}.", megabytes(t.wave_bytes), cite("l2.bytes"), cite("l2.copies"), percent(l2_survival(t.wave_bytes, machine_.l2_bytes / machine_.l2_copies)),
@@ -266,10 +273,8 @@ class Explanation : private Page {
 
   void counters() {
     std::string units;
-    const auto shares = speed_of_light(machine_, o_, c_, p_, x_, x_.traffic);
-    for (const UnitShare& u : shares) units += fmt::format("{}{} {:.0f} %", units.empty() ? "" : ", ", name_of(u.unit), u.percent);
-    const Bound top = top_unit(shares);
-    line("\nBusy units, as Nsight Compute's speed of light would show them: {}. {}", units, top == Bound::latency ? "None passes 60 %: the kernel waits (latency)." : fmt::format("The top unit: {}.", name_of(top)));
+    for (const UnitShare& u : speed_of_light(machine_, o_, c_, p_, x_, x_.traffic)) units += fmt::format("{}{} {:.0f} %", units.empty() ? "" : ", ", name_of(u.unit), u.percent);
+    line("\nBusy units, over all SMs and the kernel without its launch, as Nsight Compute's speed of light would show them: {}. One above 60 % is what bounds the kernel.", units);
     line("\nCounters that Nsight Compute would show for one cold launch (= exact, ~ forecast):");
     for (const ExpectedCounter& c : expected_counters(machine_, o_, c_, p_, x_)) verbatim(counter_line(c));
   }

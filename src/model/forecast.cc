@@ -8,6 +8,7 @@
 #include "foretile/device/legality.h"
 #include "model/anatomy.h"
 #include "model/banks.h"
+#include "model/speed_of_light.h"
 
 namespace foretile {
 
@@ -215,19 +216,6 @@ double clock_of(const Machine& machine, const Energy& energy, const Conditions& 
   return clock;
 }
 
-Bound bound_of(const Forecast& f, Family family) {
-  const std::pair<double, Bound> parts[] = {
-      {f.dram, Bound::dram},
-      {f.l2, Bound::l2},
-      {f.shared_memory, Bound::shared_memory},
-      {f.compute, needs_hopper(family) ? Bound::tensor_cores : Bound::fp32_cores},
-      {f.issue, Bound::issue},
-      {f.latency, Bound::latency},
-      {f.launch, Bound::launch},
-  };
-  return std::max_element(std::begin(parts), std::end(parts), [](const auto& a, const auto& b) { return a.first < b.first; })->second;
-}
-
 void check(const Machine& machine, const Conditions& conditions) {
   if (conditions.sm_budget < 0 || conditions.sm_budget > machine.sms)
     throw std::invalid_argument("sm_budget is " + std::to_string(conditions.sm_budget) + ", must be 0 (all) to " + std::to_string(machine.sms));
@@ -329,7 +317,8 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   f.registers = x.registers.count;
   f.registers_estimated = x.registers.estimated;
   f.shared_bytes = int(x.launch.shared_bytes);
-  f.bound = bound_of(f, c.family);
+  f.bound = speed_of_light(machine, o, c, p, x, x.traffic).top();
+  if (f.bound == Bound::latency && f.launch > f.latency) f.bound = Bound::launch;
   return x;
 }
 

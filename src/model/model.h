@@ -23,6 +23,9 @@ struct Conditions {
   bool batch_invariant = false;  // for the choice: bits may not depend on M, so K is cut as N and K alone say
 };
 
+// What bounds a kernel: the unit that is busiest over all SMs and the whole kernel, where it is above 60 % of its peak, as Nsight
+// Compute's speed of light shows it; else nothing is near its limit and the kernel waits: for its launch, or for latency (memory,
+// barriers, a last round that leaves SMs idle).
 enum class Bound { dram, l2, shared_memory, tensor_cores, fp32_cores, issue, latency, launch };
 const char* name_of(Bound bound);
 

@@ -1,6 +1,9 @@
 #include "model/traffic.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "model/access.h"
 
 namespace foretile {
 
@@ -101,7 +104,7 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
   if (p.m == 0 || p.n == 0 || p.batch == 0) return t;
 
   // Every block column reads A once, every block row reads B once; a cluster's shared tile comes once by multicast.
-  t.l2_load_bytes = t.a_bytes * grid.tiles_n + t.b_bytes * grid.tiles_m;
+  t.l2_load_bytes = t.a_bytes * grid.tiles_n / sharers_of_a(machine, c, concurrent) + t.b_bytes * grid.tiles_m;
 
   const double row_bytes = double(c.tile_m) * c.cluster_m * k * size_of(o.a), column_bytes = double(c.tile_n) * c.cluster_n * k * size_of(o.b);
   const i64 per_batch = i64(grid.tiles_m) * grid.tiles_n;
@@ -170,6 +173,26 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
   t.l2_hit_rate = t.l2_load_bytes > 0 ? 1 - t.dram_load_bytes / t.l2_load_bytes : 0;
   t.dram_load_bytes += t.extra_bytes;
   return t;
+}
+
+double sharers_of_a(const Machine& machine, const Configuration& c, i64 concurrent) {
+  return c.family == Family::gemv ? std::max(1.0, double(concurrent) / machine.sms) : 1;
+}
+
+L2Lookups l2_lookups(const Machine& machine, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent, const Traffic& t) {
+  if (grid.tiles_m == 0 || grid.tiles_n == 0) return {};
+  // Tile rows and columns of a wave.
+  const double group = grid.group, across = grid.tiles_n, wave = double(concurrent);
+  const double rows = std::min<double>(grid.tiles_m, group * std::max(1.0, std::ceil(wave / (group * across)))), columns = std::min(across, std::ceil(wave / rows));
+  // Of the lines that `readers` SMs want, those that SMs of both partitions do.
+  const auto on_both_sides = [&](double readers) { return machine.l2_copies > 1 ? 1 - 2 * std::exp2(-readers) : 0; };
+  const double a = rows * std::min<double>(double(c.tile_m) * c.cluster_m, double(p.m)), b = columns * std::min<double>(double(c.tile_n) * c.cluster_n, double(p.n));
+  const double both = (a * on_both_sides(columns) + b * on_both_sides(rows)) / (a + b);
+  const bool alone = c.cluster_m * c.cluster_n > 1 || rows == 1;
+  L2Lookups l;
+  l.sectors = t.l2_load_bytes * (alone ? 1 : machine.l2_lookups) / kSectorBytes;
+  l.misses = std::min(l.sectors, (t.dram_load_bytes - t.extra_bytes) * (1 + 0.5 * both) / kSectorBytes);
+  return l;
 }
 
 }  // namespace foretile

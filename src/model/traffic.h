@@ -22,9 +22,22 @@ struct Traffic {
 // matrices of its own. Nothing is assumed to be in L2 beforehand. Rows beyond the edge cost no traffic: TMA fills zeros.
 Traffic traffic(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent);
 
+// How many blocks of an SM find A in its L1 once one of them has read it: gemv's walk along K together; the others take tiles of A
+// past L1 to shared memory.
+double sharers_of_a(const Machine& machine, const Configuration& c, i64 concurrent);
+
 // How much of what the previous wave read is still in L2 when this wave wants it: 1 while the reuse distance is below
 // 0.7 of the capacity, 0 above 1.5, a straight line between. The knee that streaming reads show on A100, H100 and H200
 // (te42kyfo/gpu-benches): full speed to 0.65-0.8 of the capacity, DRAM speed from 1.4-1.6 on.
 double l2_survival(double reuse_distance, double capacity);
+
+// What L2's counters of lookups see of the SMs' reads. Neighbouring SMs that want the same line meet before they look it up, unless
+// a multicast has joined them already. Each partition keeps its own copy of a line: where SMs on both sides want it, whoever is
+// first in the far partition misses, and so does the home partition if its own SMs were not there before: one lookup in two.
+struct L2Lookups {
+  double sectors = 0, misses = 0;  // of 32 bytes
+  double hit_rate() const { return sectors > 0 ? 1 - misses / sectors : 0; }
+};
+L2Lookups l2_lookups(const Machine& machine, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent, const Traffic& t);
 
 }  // namespace foretile
