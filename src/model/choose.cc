@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 
 #include "foretile/device/catalogue.h"
 #include "model/model.h"
@@ -68,13 +69,14 @@ Configuration pick(const Machine& machine, const Operation& o, const Problem& p,
   const char* reason = nullptr;
   for (const Configuration& c : catalogue::kConfigurations) {
     if (const char* r = filter.why_not(c)) {
-      reason = r;  // the last configurations are simt: their reason is the one that counts
+      // The last configurations are simt: their reason is the one that counts, of gated products the decode family's.
+      if (o.gating == Gating::none || c.family == Family::decode) reason = r;
       continue;
     }
     const double seconds = forecast(machine, o, c, p, conditions).seconds;
     if (!best || seconds < best_seconds) best = &c, best_seconds = seconds;
   }
-  if (!best) throw std::invalid_argument(reason);
+  if (!best) throw std::invalid_argument(o.gating == Gating::none ? reason : std::string("gated products take the decode family alone, and ") + reason);
   return *best;
 }
 

@@ -33,6 +33,8 @@ INSTANTIATE_TEST_SUITE_P(Commands, BadInput, testing::Values(
     Bad{"explain --m 1 --n 2 --k 8 --gated half", {"--gated is \"half\"", "halves", "interleaved"}},
     Bad{"explain --m 1 --n 2 --k 8 --gated none", {"--gated is \"none\""}},
     Bad{"choose --m 1 --n 255 --k 8 --gated halves", {"--n is 255 with --gated halves", "even"}},
+    Bad{"explain --m 1 --n 256 --k 8 --gated halves --machine a100", {"gated products take the decode family alone", "compute capability 9.0"}},
+    Bad{"explain --m 1 --n 256 --k 8 --gated halves --dtype fp32", {"gated products take the decode family alone", "both bf16 or both fp16"}},
     Bad{"explain --m 1 --n 256 --k 8 --gated halves --config sm90:128x128x64:s6:coop:b2", {"--config", "gated products take the decode family"}},
     Bad{"verify --on cpu --count 2 --gated halves --config simt:64x64x16:t4x4", {"--config simt:64x64x16:t4x4", "--gated halves"}},
     Bad{"bench --gated --out-dtype fp32", {"--out-dtype does not go with --gated"}},
