@@ -11,6 +11,7 @@
 #include "foretile/device/legality.h"
 #include "model/text.h"
 #include "plan/plan.h"
+#include "recorded_catalogue.h"
 
 namespace foretile::fit {
 
@@ -71,6 +72,16 @@ std::vector<Time> decode_times(const std::string& bench_results, bool dependent)
   std::vector<Time> times;
   add_ours(bench_results + "/decode_configurations_bf16_h200.csv", Family::decode, dependent ? "dependent_us" : "plain_us", times);
   for (Time& t : times) t.dependent = dependent;
+  return times;
+}
+
+std::vector<Time> times_in_turn(const std::string& bench_results, std::initializer_list<Family> families, bool dependent) {
+  std::vector<Time> times;
+  for (const RecordedTime& t : recorded_catalogue(bench_results, load_machine("h200"))) {
+    if (t.dependent != dependent || std::find(families.begin(), families.end(), t.configuration.family) == families.end()) continue;
+    for (const auto& [seconds, regime] : {std::pair{t.burst, Regime::burst}, std::pair{t.sustained, Regime::sustained}})
+      if (seconds > 0) times.push_back({t.problem, seconds, regime, t.configuration, dependent, t.operation, true});
+  }
   return times;
 }
 

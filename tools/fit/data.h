@@ -1,8 +1,10 @@
 // The times that constants are fitted to, and the rule that keeps half of them apart.
 #pragma once
+#include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "foretile/device/catalogue.h"
 #include "foretile/device/configuration.h"
 #include "foretile/device/operation.h"
 #include "model/model.h"
@@ -15,6 +17,8 @@ struct Time {
   Regime regime = Regime::sustained;
   Configuration configuration;  // of our kernels; the library's is unknown
   bool dependent = false;       // decode: each launch dependent on the one before
+  Operation operation = catalogue::product(DType::bf16, DType::bf16);
+  bool in_turn = false;         // from a recording of the whole catalogue: a shape's configurations in turn, their regime known
 };
 
 // The rule of the split: constants are fitted to shapes with an even hash, errors are reported on the odd ones.
@@ -24,6 +28,8 @@ bool held_out(const Problem& p);
 std::vector<Time> our_times(const std::string& bench_results);
 // Our decode kernel's, in plain chains or in dependent ones: bench/results/decode_configurations_bf16_h200.csv.
 std::vector<Time> decode_times(const std::string& bench_results, bool dependent);
+// Of the recordings of the whole catalogue those of some families: bursts, and sustained load where power binds.
+std::vector<Time> times_in_turn(const std::string& bench_results, std::initializer_list<Family> families, bool dependent = false);
 // The vendor library's, public times in the folder FORETILE_DATA: h200_bf16_trtllm (bursts) and h200_bf16_vllm_power
 // (sustained). Throws std::runtime_error that names a missing file.
 std::vector<Time> library_times(const std::string& folder);

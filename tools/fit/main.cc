@@ -2,6 +2,7 @@
 //
 //   foretile_fit sm90              [sm90] and what goes with it, to our kernels' times in bench/results
 //   foretile_fit decode            [decode], decode_dependent: [decode_dependent]; the decode kernel's times there
+//   foretile_fit fp32              [simt], which the ffma and gemv families share, to the recordings of the whole catalogue
 //   foretile_fit library           [library], to public times of the vendor's library in the folder FORETILE_DATA
 //   ... --check                    exit 1 where machines/h200.toml says something else
 //   foretile_fit catalogue         fits nothing: the machine file's errors by regime on the recorded times of the whole catalogue, and
@@ -51,6 +52,12 @@ constexpr Constant kSm90[] = {
     {"sm90.chunk_clocks", FORETILE_MEMBER(sm90.chunk_clocks), 300, 1, 5000},
     {"sm90.store_bytes_per_clock", FORETILE_MEMBER(sm90.store_bytes_per_clock), 32, 4, 256},
     {"sm90.fill_clocks", FORETILE_MEMBER(sm90.fill_clocks), 1500, 1, 20000},
+};
+constexpr Constant kFp32[] = {
+    {"simt.efficiency", FORETILE_MEMBER(simt.efficiency), 0.9, 0.3, 1},
+    {"simt.step_clocks", FORETILE_MEMBER(simt.step_clocks), 50, 1, 2000},
+    {"simt.load_instructions", FORETILE_MEMBER(simt.load_instructions), 10, 1, 200},
+    {"simt.fill_clocks", FORETILE_MEMBER(simt.fill_clocks), 1000, 1, 20000},
 };
 constexpr Constant kLibrary[] = {
     {"library.launch", FORETILE_MEMBER(library.launch_seconds), 2e-6, 1e-8, 1e-4},
@@ -192,12 +199,14 @@ template <size_t Count> int fit(const Constant (&constants)[Count], const std::v
   const Machine stated = machine;
   Set set{.forecast = forecast};
   for (const auto& [name, is, weight] : kinds) {
-    set.groups.emplace_back();
-    set.weights.push_back(weight);
+    std::vector<Time> group;
     for (const Time& t : times)
-      if (is(t) && !held_out(t.problem)) set.groups.back().push_back(t);
-    if (set.groups.back().empty()) throw std::runtime_error(fmt::format("no times: {}", name));
+      if (is(t) && !held_out(t.problem)) group.push_back(t);
+    if (group.empty()) continue;  // not recorded yet
+    set.groups.push_back(std::move(group));
+    set.weights.push_back(weight);
   }
+  if (set.groups.empty()) throw std::runtime_error("no times to fit to");
   descend(machine, constants, set, times.size() > 10000 ? 2e-6 : 1e-8);
   bool equal = true;
   for (const Constant& c : constants) {
@@ -268,20 +277,32 @@ int run(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "catalogue" && argc == 2) return report_catalogue();
   const bool check = argc > 2 && std::string(argv[2]) == "--check";
-  if ((what != "sm90" && what != "decode" && what != "decode_dependent" && what != "library") || argc > 3 || (argc == 3 && !check)) {
-    fmt::print(stderr, "usage: foretile_fit sm90|decode|decode_dependent|library [--check], or foretile_fit catalogue\n");
+  if ((what != "sm90" && what != "decode" && what != "decode_dependent" && what != "fp32" && what != "library") || argc > 3 || (argc == 3 && !check)) {
+    fmt::print(stderr, "usage: foretile_fit sm90|decode|decode_dependent|fp32|library [--check], or foretile_fit catalogue\n");
     return 2;
   }
-  if (what == "sm90") {
-    const Operation o = catalogue::product(DType::bf16, DType::bf16);
-    return fit(kSm90, our_times(FORETILE_SOURCE_DIR "/bench/results"), [o](const Machine& m, const Time& t) { return forecast(m, o, t.configuration, t.problem, {.regime = t.regime}).seconds; },
-               {{"M <= 96", [](const Time& t) { return t.problem.m <= 96; }}, {"M > 96", [](const Time& t) { return t.problem.m > 96; }}}, check);
-  }
+  const std::string results = FORETILE_SOURCE_DIR "/bench/results";
+  const auto ours = [](const Machine& m, const Time& t) { return forecast(m, t.operation, t.configuration, t.problem, {.regime = t.regime, .dependent = t.dependent}).seconds; };
+  const auto with = [](std::vector<Time> times, const std::vector<Time>& more) {
+    times.insert(times.end(), more.begin(), more.end());
+    return times;
+  };
+  const auto in_turn = [](Regime regime) { return [=](const Time& t) { return t.in_turn && t.regime == regime; }; };
+  if (what == "sm90")
+    return fit(kSm90, with(our_times(results), times_in_turn(results, {Family::sm90})), ours,
+               {{"M <= 96", [](const Time& t) { return !t.in_turn && t.problem.m <= 96; }},
+                {"M > 96", [](const Time& t) { return !t.in_turn && t.problem.m > 96; }},
+                {"the whole catalogue in bursts", in_turn(Regime::burst)},
+                {"the whole catalogue, sustained", in_turn(Regime::sustained)}}, check);
+  if (what == "fp32")
+    return fit(kFp32, times_in_turn(results, {Family::simt, Family::ffma, Family::gemv}), ours,
+               {{"simt, 16-bit", [](const Time& t) { return t.configuration.family == Family::simt && size_of(t.operation.a) == 2; }},
+                {"simt, fp32", [](const Time& t) { return t.configuration.family == Family::simt && size_of(t.operation.a) == 4; }},
+                {"ffma and gemv", [](const Time& t) { return t.configuration.family != Family::simt; }}}, check);
   if (what != "library") {
-    const Operation o = catalogue::product(DType::bf16, DType::bf16);
     const bool dependent = what == "decode_dependent";
-    const auto seconds = [o](const Machine& m, const Time& t) { return forecast(m, o, t.configuration, t.problem, {.regime = t.regime, .dependent = t.dependent}).seconds; };
-    return fit(dependent ? kDecodeDependent : kDecode, decode_times(FORETILE_SOURCE_DIR "/bench/results", dependent), seconds, {{"M = 1 to 96", [](const Time&) { return true; }}}, check);
+    return fit(dependent ? kDecodeDependent : kDecode, with(decode_times(results, dependent), times_in_turn(results, {Family::decode}, dependent)), ours,
+               {{"M = 1 to 96", [](const Time& t) { return !t.in_turn; }}, {"the whole catalogue", [](const Time& t) { return t.in_turn && t.problem.m <= 96; }}}, check);
   }
   const char* folder = std::getenv("FORETILE_DATA");
   if (!folder || !*folder) throw std::runtime_error("FORETILE_DATA names no folder with library times");
