@@ -1,6 +1,6 @@
 // Compiles and launches the kernels whose counters are recorded; record.py runs it under Nsight Compute.
 //
-//   foretile_counters compile FOLDER         machine code of every case into FOLDER; needs NVRTC, no GPU
+//   foretile_counters compile FOLDER [LIST]  machine code of every case (of LIST) into FOLDER; needs NVRTC, no GPU
 //   foretile_counters run FOLDER LIST FILE   launches the cases of LIST once each, in order, and describes them in FILE
 //   foretile_counters device                 name and driver of the GPU
 #include <fmt/format.h>
@@ -80,15 +80,22 @@ std::string compile_probe(const Case& c, const Nvrtc& nvrtc) {
   return code;
 }
 
+void check_list(std::string_view list) {
+  for (List known : {List::shared, List::global, List::kernels, List::gemms})
+    if (list == name_of(known)) return;
+  throw std::invalid_argument(fmt::format("LIST is {} (allowed: shared, global, kernels, gemms)", list));
+}
+
 // A product whose kernel the library itself would refuse (spills, say) is left out, and said so.
-bool compile_all(const std::filesystem::path& folder) {
+bool compile_all(const std::filesystem::path& folder, std::string_view list) {
+  if (!list.empty()) check_list(list);
   std::filesystem::create_directories(folder);
   const Nvrtc* nvrtc = nullptr;
   check(load_nvrtc(nvrtc));
   bool complete = true;
   for (const Case& c : all_cases()) {
     const auto path = code_path(folder, c);
-    if (std::filesystem::exists(path)) continue;
+    if ((!list.empty() && name_of(c.list) != list) || std::filesystem::exists(path)) continue;
     std::string code;
     if (c.probe.empty()) {
       Compilation compiled = compile_kernel(c.operation, c.configuration, kArchitecture, nvrtc);
@@ -217,6 +224,7 @@ Launched launch(const Gpu& gpu, const Case& c, cuda::Function kernel, cuda::Devi
 }
 
 void run(const std::filesystem::path& folder, std::string_view list, const std::string& file) {
+  check_list(list);
   const Gpu gpu;
   const Driver& d = gpu.driver();
   const std::vector<u16> values = random_values();
@@ -246,20 +254,20 @@ void run(const std::filesystem::path& folder, std::string_view list, const std::
                        c.problem.n, c.problem.k, l.group, l.shape.blocks, l.shape.threads, l.shape.cluster, l.shape.shared_bytes, l.registers);
     ++count;
   }
-  if (!count) throw std::invalid_argument(fmt::format("nothing to launch: LIST is {} (allowed: shared, global, kernels, gemms), kernels are looked for in {} ('foretile_counters compile' puts them there)", list, folder.string()));
+  if (!count) throw std::invalid_argument(fmt::format("nothing to launch: kernels are looked for in {} ('foretile_counters compile' puts them there)", folder.string()));
   if (!out.flush()) throw std::runtime_error(fmt::format("cannot write {}", file));
 }
 
 int main_or_throw(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "compile" && argc == 3) return compile_all(argv[2]) ? 0 : 3;
+  if (command == "compile" && (argc == 3 || argc == 4)) return compile_all(argv[2], argc == 4 ? argv[3] : "") ? 0 : 3;
   if (command == "run" && argc == 5) return run(argv[2], argv[3], argv[4]), 0;
   if (command == "device" && argc == 2) {
     const Gpu gpu;
     fmt::print("{}\n", gpu.info().name);
     return 0;
   }
-  fmt::print(stderr, "usage: foretile_counters compile FOLDER | run FOLDER shared|global|kernels|gemms FILE | device\n");
+  fmt::print(stderr, "usage: foretile_counters compile FOLDER [LIST] | run FOLDER shared|global|kernels|gemms FILE | device\n");
   return 2;
 }
 

@@ -4,10 +4,11 @@
     cmake --build build --target foretile_counters
     tools/counters/record.py build/tools/counters/foretile_counters OUT
 
+or, for a GPU host without NVRTC or compiler, tools/counters/pack.sh FOLDER here and FOLDER/record.sh OUT there.
 OUT/counters_{shared,global,kernels,gemms}.csv: one row a launch, with the date, GPU, driver and versions in comments at
 the top; they go to tests/golden/. Needs ncu and a Hopper GPU whose counters may be read; about three minutes. Metrics
 that this ncu does not know are reported and left out. --kernels FOLDER: machine code compiled elsewhere by
-'foretile_counters compile FOLDER', for a host without NVRTC.
+'foretile_counters compile FOLDER'.
 """
 
 import argparse
