@@ -25,16 +25,21 @@ constexpr FamilyCode code_of(Family f) {
 }
 constexpr bool needs_hopper(Family f) { return f == Family::sm90 || f == Family::decode; }
 
-constexpr int threads_of(const Configuration& c) {
-  return c.family == Family::sm90 ? sm90::threads(c) : c.family == Family::decode ? decode::threads(c) : c.family == Family::ffma ? ffma::threads(c) : c.family == Family::gemv ? gemv::threads(c) : simt::threads(c);
-}
-// Dynamic shared memory of a block.
-constexpr int shared_bytes_of(const Operation& o, const Configuration& c) {
-  return c.family == Family::sm90 ? sm90::shared_bytes(o, c) : c.family == Family::decode ? decode::shared_bytes(o, c) : c.family == Family::ffma ? ffma::shared_bytes(c) : c.family == Family::gemv ? gemv::shared_bytes(c) : simt::shared_bytes(c);
-}
-// Blocks an SM that the launch bounds promise to the compiler.
-constexpr int promised_blocks(const Operation& o, const Configuration& c) {
-  return c.family == Family::sm90 ? 1 : c.family == Family::decode ? decode::resident_blocks(o, c) : c.family == Family::ffma ? ffma::resident_blocks(c) : c.family == Family::gemv ? gemv::resident_blocks(c) : simt::resident_blocks(c);
+// What a launch needs to know of a block.
+struct BlockFacts {
+  int threads;
+  int shared_bytes;     // dynamic
+  int promised_blocks;  // an SM: what the launch bounds promise to the compiler
+};
+constexpr BlockFacts block_facts(const Operation& o, const Configuration& c) {
+  switch (c.family) {
+    case Family::sm90: return {sm90::threads(c), sm90::shared_bytes(o, c), 1};
+    case Family::decode: return {decode::threads(c), decode::shared_bytes(o, c), decode::resident_blocks(o, c)};
+    case Family::ffma: return {ffma::threads(c), ffma::shared_bytes(c), ffma::resident_blocks(c)};
+    case Family::gemv: return {gemv::threads(c), gemv::shared_bytes(c), gemv::resident_blocks(c)};
+    case Family::simt: break;
+  }
+  return {simt::threads(c), simt::shared_bytes(c), simt::resident_blocks(c)};
 }
 
 }  // namespace foretile

@@ -31,6 +31,7 @@ template <Tile T> struct Fours {
   static FORETILE_DEVICE int b_column(int i) { return piece(i) % (T.tile_n / 4) * 4; }
 
   FORETILE_DEVICE void load(const Arguments& x, Corner corner, i32 step) {
+    unset(a), unset(b);  // pieces beyond the tiles' ends are neither loaded nor stored
     FORETILE_UNROLL
     for (int i = 0; i < kOfA; ++i)
       if (a_row(i) < T.tile_m) a[i] = four_elements(x.a, x.m, x.k, corner.row + a_row(i), step + a_depth(i));

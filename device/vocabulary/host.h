@@ -56,6 +56,8 @@ template <DType T> inline void mma_sync(float (&d)[4], const u32x4& a, const u32
   emulator::mma_sync(T, d, left, right, site);
 }
 
+template <class T> inline void unset(T& registers) { std::memset(static_cast<void*>(&registers), 0xFF, sizeof registers); }
+
 template <class T> inline T round_to(float x);
 template <> inline float round_to<float>(float x) { return x; }
 template <> inline bf16 round_to<bf16>(float x) { return {emulator::float_to_bf16(x)}; }

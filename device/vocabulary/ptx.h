@@ -303,6 +303,8 @@ FORETILE_VOCABULARY void grid_dependency_launch(Site) {
 }
 
 // ---- arithmetic and conversions -------------------------------------------------------------------------
+template <class T> FORETILE_DEVICE void unset(T&) {}
+
 FORETILE_VOCABULARY float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 FORETILE_VOCABULARY float exponential(float x) { return expf(x); }
 FORETILE_VOCABULARY float error_function(float x) { return erff(x); }

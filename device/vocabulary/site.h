@@ -13,6 +13,7 @@ struct Site {
 struct Site {
   const char* file;
   int line;
+  friend constexpr bool operator==(const Site&, const Site&) = default;
   // As a default argument it names the place of the outermost call.
   static constexpr Site here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };

@@ -160,6 +160,11 @@ template <DType T> FORETILE_DEVICE void mma_sync(float (&d)[4], const u32x4& a, 
 FORETILE_VOCABULARY void grid_dependency_wait(Site site = Site::here());     // earlier kernels of the chain are complete
 FORETILE_VOCABULARY void grid_dependency_launch(Site site = Site::here());   // the next kernel may start its prologue
 
+// ---- registers -------------------------------------------------------------------------------------------
+// Says of registers (a variable, an array) that nothing has set them yet. On the GPU it is nothing; on the host they become
+// NaN, so that a kernel that uses one shows it.
+template <class T> FORETILE_DEVICE void unset(T& registers);
+
 // ---- arithmetic that the two sides must agree on ---------------------------------------------------------
 FORETILE_VOCABULARY float multiply_add(float a, float b, float c);  // fused: one rounding
 FORETILE_VOCABULARY float exponential(float x);

@@ -146,7 +146,7 @@ class Timeline {
   void finish();  // completes the file and moves it to `path`
 
  private:
-  friend class Machine;
+  friend class Picture;
   struct Writer;
   std::unique_ptr<Writer> writer_;
 };

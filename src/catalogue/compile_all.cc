@@ -46,7 +46,7 @@ std::vector<Compiled> compile_all(const std::vector<Kernel>& list, const std::st
       r.cubin = std::move(c.kernel.cubin);
       r.compiler = c.kernel.compiler;
       r.registers = c.kernel.registers, r.spill_bytes = c.kernel.spill_bytes, r.seconds = c.kernel.seconds;
-      r.shared_bytes = shared_bytes_of(k.operation, k.configuration);
+      r.shared_bytes = block_facts(k.operation, k.configuration).shared_bytes;
       const int count = ++done;
       if (progress) {
         const std::lock_guard lock(mutex);

@@ -8,8 +8,8 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
-#include "emulator/compile.h"
-#include "emulator/store.h"
+#include "emulator/library/compile.h"
+#include "emulator/library/store.h"
 #include "runtime/cache.h"
 
 namespace foretile::cli {

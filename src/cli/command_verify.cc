@@ -15,7 +15,7 @@
 #include "cli/options.h"
 #include "cli/parallel.h"
 #include "cli/terminal.h"
-#include "emulator/built_in.h"
+#include "emulator/library/built_in.h"
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
 #include "model/text.h"

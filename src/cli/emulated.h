@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/gemm.h"
+#include "emulator/library/gemm.h"
 #include "foretile/device/configuration.h"
 #include "reference/gemm_data.h"
 

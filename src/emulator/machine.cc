@@ -1,13 +1,13 @@
 // Launch and schedule: clusters come and go, threads switch, asynchronous operations complete.
 #include "emulator/machine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
-#include <utility>
+#include <string_view>
 
-#include "emulator/trace.h"
+#include "emulator/record/picture.h"
+#include "emulator/record/trace.h"
 
 namespace foretile::emulator {
 
@@ -18,10 +18,7 @@ thread_local Machine* the_machine = nullptr;
 constexpr u32 kMaxResidentThreads = 16384;  // a fiber each; their stacks are the limit
 constexpr u32 kPriorityChanges = 3;         // PCT: the depth of the ordering bugs looked for
 constexpr u32 kSpinRounds = 1000;           // fruitless tests by every thread before it counts as livelock
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
+constexpr Site kNowhere{};
 
 }  // namespace
 
@@ -30,8 +27,7 @@ Machine& Machine::current() {
   return *the_machine;
 }
 
-Machine::Machine(const std::vector<Launch>& chain, const Options& options)
-    : chain_(chain), options_(options), timeline_(options.timeline ? options.timeline->writer_.get() : nullptr), rng_(options.seed * 2654435761u + 12345) {
+Machine::Machine(const std::vector<Launch>& chain, const Options& options) : chain_(chain), options_(options), rng_(options.seed * 2654435761u + 12345) {
   const auto require = [](bool ok, const char* message) {
     if (!ok) throw std::invalid_argument(message);
   };
@@ -50,7 +46,7 @@ Machine::Machine(const std::vector<Launch>& chain, const Options& options)
     grid->cluster_count = shape.blocks / shape.cluster;
     grid->first_block = blocks;
     grid->before = grids_.empty() ? nullptr : grids_.back().get();
-    grid->dependent = grid->before ? launch.dependent : launch.dependent || options.dependent_launch;
+    grid->dependent = launch.dependent || (!grid->before && options.dependent_launch);
     if (grid->before) grid->before->after = grid.get();
     grids_.push_back(std::move(grid));
     blocks += shape.blocks;
@@ -63,14 +59,11 @@ Machine::Machine(const std::vector<Launch>& chain, const Options& options)
 }
 
 Machine::~Machine() {
-  for (auto* list : {&threads_, &idle_})
-    for (auto& t : *list) give_stack(t->stack);
+  for (auto& t : threads_) give_stack(t->stack);
 }
 
 Report Machine::run() {
-  Machine* const outer = the_machine;
-  the_machine = this;
-  if (timeline_) timeline_->begin_run();
+  Machine* const outer = std::exchange(the_machine, this);
   try {
     start_clusters();
     loop();
@@ -82,10 +75,11 @@ Report Machine::run() {
   }
   abort_all();
   the_machine = outer;
-  if (timeline_) timeline_->end_run(progress_);
   if (foreign_) std::rethrow_exception(foreign_);
   return std::move(report_);
 }
+
+// ---- blocks come and go ----------------------------------------------------------------------------------
 
 // Launches start in order: a dependent one when every block of the one before has said so, another when all are complete.
 void Machine::start_clusters() {
@@ -105,61 +99,57 @@ void Machine::start_clusters() {
 }
 
 void Machine::start_cluster(Grid& grid) {
-  const LaunchShape& shape = grid.shape;
-  auto cluster = std::make_unique<Cluster>();
-  cluster->grid = &grid;
-  const u32 index = grid.next_cluster++;
+  clusters_.push_back(std::make_unique<Cluster>());
+  Cluster& cluster = *clusters_.back();
+  cluster.grid = &grid;
+  cluster.live = grid.shape.cluster * grid.shape.threads;
+  for (u32 rank = 0; rank < grid.shape.cluster; ++rank) start_block(grid, cluster, rank);
+  ++grid.next_cluster;
   ++grid.resident;
-  resident_blocks_ += shape.cluster;
-  for (u32 rank = 0; rank < shape.cluster; ++rank) {
-    auto block = std::make_unique<Block>();
-    Block& b = *block;
-    b.index = grid.first_block + index * shape.cluster + rank;
-    b.rank = rank;
-    b.grid = &grid;
-    b.cluster = cluster.get();
-    b.shared.assign(shape.shared_bytes, 0xFF);  // a NaN in every floating-point format
-    if (options_.races) b.shadow = std::make_unique<Cell[]>(shape.shared_bytes / kCellBytes + 1);
-    b.warps = std::vector<Warp>(shape.threads / kWarp);
-    for (u32 w = 0; w < b.warps.size(); ++w) b.warps[w].index = w, b.warps[w].block = &b, b.warps[w].priority = i64(rng_() >> 16) + 1;
-    b.next_agent = shape.threads;
-    b.warpgroups = std::vector<Warpgroup>((shape.threads + kWarpgroup - 1) / kWarpgroup);
-    for (u32 g = 0; g < b.warpgroups.size(); ++g) {
-      b.warpgroups[g].index = g;
-      b.warpgroups[g].register_count = u32(shape.registers);
-      b.warpgroups[g].agent = new_agent(b, Engine::matrix, g);
-      for (int part = 1; part < 4; ++part) new_agent(b, Engine::matrix, g);
-    }
-    if (grid.dependent) b.grid_agent = new_agent(b, Engine::grid, 0);
-    b.live = shape.threads;
-    cluster->live += shape.threads;
-    for (u32 i = 0; i < shape.threads; ++i) {
-      std::unique_ptr<Thread> t;
-      if (idle_.empty()) {
-        t = std::make_unique<Thread>();
-        t->stack = take_stack();
-      } else {
-        const Stack stack = idle_.back()->stack;
-        *idle_.back() = Thread();
-        t = std::move(idle_.back());
-        idle_.pop_back();
-        t->stack = stack;
-      }
-      t->block = &b;
-      t->cluster = cluster.get();
-      t->index = i;
-      t->agent = make_agent(b.index, i);
-      if (!grid.dependent)
-        for (const Grid* earlier = grid.before; earlier; earlier = earlier->before) acquire(*t, earlier->released);
-      t->context.prepare(t->stack, i, &Machine::thread_entry);
-      b.threads.push_back(t.get());
-      make_ready(*t);
-      threads_.push_back(std::move(t));
-    }
-    if (timeline_) show_block(b);
-    cluster->blocks.push_back(std::move(block));
+  resident_blocks_ += grid.shape.cluster;
+}
+
+void Machine::start_block(Grid& grid, Cluster& cluster, u32 rank) {
+  const LaunchShape& shape = grid.shape;
+  cluster.blocks.push_back(std::make_unique<Block>());
+  Block& b = *cluster.blocks.back();
+  b.index = grid.first_block + grid.next_cluster * shape.cluster + rank;
+  b.rank = rank;
+  b.grid = &grid;
+  b.cluster = &cluster;
+  b.shared.assign(shape.shared_bytes, 0xFF);  // a NaN in every floating-point format
+  if (options_.races) b.shadow = std::make_unique<Cell[]>(shape.shared_bytes / kCellBytes + 1);
+  b.warps = std::vector<Warp>(shape.threads / kWarp);
+  for (Warp& w : b.warps) w.priority = i64(rng_() >> 16) + 1;
+  b.live = b.next_agent = shape.threads;
+  b.warpgroups = std::vector<Warpgroup>((shape.threads + kWarpgroup - 1) / kWarpgroup);
+  for (Warpgroup& g : b.warpgroups) {
+    g.index = u32(&g - b.warpgroups.data());
+    g.register_count = u32(shape.registers);
+    g.agent = new_agent(b, Engine::matrix, g.index);
+    for (int part = 1; part < 4; ++part) new_agent(b, Engine::matrix, g.index);
   }
-  clusters_.push_back(std::move(cluster));
+  if (grid.dependent) b.grid_agent = new_agent(b, Engine::grid, 0);
+  for (u32 i = 0; i < shape.threads; ++i) {
+    Thread& t = new_thread(b, i);
+    b.threads.push_back(&t);
+    make_ready(t);
+  }
+  tell([&](Observer& o) { o.block_starts(b); });
+}
+
+Thread& Machine::new_thread(Block& block, u32 index) {
+  threads_.push_back(std::make_unique<Thread>());
+  Thread* const t = threads_.back().get();
+  t->stack = take_stack();
+  t->block = &block;
+  t->cluster = block.cluster;
+  t->index = index;
+  t->agent = make_agent(block.index, index);
+  if (!block.grid->dependent)
+    for (const Grid* earlier = block.grid->before; earlier; earlier = earlier->before) acquire(*t, earlier->released);
+  t->context.prepare(t->stack, index, &Machine::thread_entry);
+  return *t;
 }
 
 Agent Machine::new_agent(Block& b, Engine engine, u32 detail) {
@@ -170,11 +160,7 @@ Agent Machine::new_agent(Block& b, Engine engine, u32 detail) {
 
 void Machine::loop() {
   while (!failed_) {
-    while (!finished_.empty()) {
-      Cluster* done = finished_.back();
-      finished_.pop_back();
-      reap(*done);
-    }
+    for (Cluster* done : std::exchange(finished_, {})) reap(*done);
     start_clusters();
     if (options_.async == Async::random && !operations_.empty() && random_below(4) == 0) run_operation();
     if (Thread* t = pick()) {
@@ -192,14 +178,14 @@ void Machine::loop() {
 void Machine::reap(Cluster& cluster) {
   while (run_operation()) {  // the second halves of its bulk stores
   }
-  const auto mine = [&](const std::unique_ptr<Thread>& t) { return t->cluster == &cluster; };
-  const auto first = std::stable_partition(threads_.begin(), threads_.end(), [&](const auto& t) { return !mine(t); });
-  std::move(first, threads_.end(), std::back_inserter(idle_));
-  threads_.erase(first, threads_.end());
+  std::erase_if(threads_, [&](const auto& t) {
+    if (t->cluster == &cluster) give_stack(t->stack);
+    return t->cluster == &cluster;
+  });
   Grid& grid = *cluster.grid;
   resident_blocks_ -= grid.shape.cluster;
   if (--grid.resident == 0 && grid.next_cluster == grid.cluster_count) complete_grid(grid);
-  clusters_.erase(std::find_if(clusters_.begin(), clusters_.end(), [&](const auto& c) { return c.get() == &cluster; }));
+  std::erase_if(clusters_, [&](const auto& c) { return c.get() == &cluster; });
 }
 
 void Machine::abort_all() {
@@ -236,23 +222,22 @@ void Machine::thread_main() {
 void Machine::thread_exit(Thread& t) {
   ++progress_;
   Block& b = *t.block;
-  if (t.bulk) {
-    const Site nowhere{};
-    if (t.bulk->open_used) report("exit", nowhere, name_thread(t) + " returns with bulk stores that it never committed: bulk_commit() is missing");
-    else if (t.bulk->read_waited < t.bulk->open)
-      report("exit", nowhere, name_thread(t) + " returns while its bulk stores may still read shared memory: bulk_wait_read<0>() is missing");
-  }
-  if (t.copies && t.copies->open_used)
-    report("exit", t.copies->open_site, fmt::format("{} returns with copies that it never committed, the last at {}: cp_async_commit() is missing", name_thread(t), name_site(t.copies->open_site)));
-  else if (t.copies && t.copies->waited <= t.copies->last_used)
-    report("exit", t.copies->open_site, fmt::format("{} returns while its copies may still land, the last issued at {}: cp_async_wait<0>() is missing", name_thread(t), name_site(t.copies->open_site)));
+  const Groups &stores = t.bulk_reads, &copies = t.copies;
+  if (stores.uncommitted())
+    report("exit", kNowhere, "{} returns with bulk stores that it never committed: bulk_commit() is missing", name_thread(t));
+  else if (stores.waited <= stores.youngest)
+    report("exit", kNowhere, "{} returns while its bulk stores may still read shared memory: bulk_wait_read<0>() is missing", name_thread(t));
+  if (copies.uncommitted())
+    report("exit", copies.site, "{} returns with copies that it never committed, the last at {}: cp_async_commit() is missing", name_thread(t), name_site(copies.site));
+  else if (copies.waited <= copies.youngest)
+    report("exit", copies.site, "{} returns while its copies may still land, the last issued at {}: cp_async_wait<0>() is missing", name_thread(t), name_site(copies.site));
   t.state = Thread::State::done;
-  if (timeline_) show_exit(t);
+  tell([&](Observer& o) { o.thread_returns(t); });
   if (options_.races && b.grid->after) b.grid->building.add(t);
   --b.live;
-  if (!t.warp().rendezvous.members.empty() && t.warp().rendezvous.call != std::string_view("sync_warp"))
-    fail("divergence", t.warp().rendezvous.site, name_thread(t) + " returned while other lanes of its warp are at " +
-         t.warp().rendezvous.call + " (" + name_site(t.warp().rendezvous.site) + ")");
+  const Rendezvous& others = t.warp().rendezvous;
+  if (!others.members.empty() && others.call != std::string_view("sync_warp"))
+    fail("divergence", others.site, "{} returned while other lanes of its warp are at {} ({})", name_thread(t), others.call, name_site(others.site));
   // Threads that have returned are not waited for.
   if (b.named[0].whole_block && b.named[0].arrived > 0) {
     b.named[0].expected = b.live;
@@ -267,25 +252,26 @@ void Machine::thread_exit(Thread& t) {
 }
 
 void Machine::block_exit(Block& b) {
-  const Site nowhere{};
   const std::string name = name_block(b);
-  if (b.copies) report("exit", nowhere, name + " returns with " + std::to_string(b.copies) + " asynchronous copies in flight into its shared memory");
+  if (b.copies) report("exit", kNowhere, "{} returns with {} asynchronous copies in flight into its shared memory", name, b.copies);
   for (const Warpgroup& g : b.warpgroups)
     if (g.open_used || g.committed > g.retired)
-      report("exit", nowhere, name + ": warpgroup " + std::to_string(g.index) + " returns with wgmmas in flight: wgmma_commit() or wgmma_wait<0>() is missing");
-  // Shared memory goes to the next block: some thread must have known that every copy into it had landed.
-  if (options_.races && !b.copies)
-    for (const auto& [offset, m] : b.barriers)
-      if (m.last_copy && std::none_of(b.threads.begin(), b.threads.end(), [&, &m = m](const Thread* t) { return epoch_of(t->knowledge.seen, m.agent) >= m.last_copy; }))
-        report("exit", sites_[m.init.site], fmt::format("{} returns although no thread waited for the last copy that signals the mbarrier at {}: it may land after the block is gone", name, name_shared(m)));
-  for (const auto& [offset, m] : b.barriers)
+      report("exit", kNowhere, "{}: warpgroup {} returns with wgmmas in flight: wgmma_commit() or wgmma_wait<0>() is missing", name, g.index);
+  for (const auto& [address, barrier] : b.barriers) {
+    const MbarrierState& m = barrier;
+    // Shared memory goes to the next block: some thread must have known that every copy into it had landed.
+    const auto knows = [&](const Thread* t) { return epoch_of(t->knowledge.seen, m.agent) >= m.last_copy; };
+    if (options_.races && !b.copies && m.last_copy && std::none_of(b.threads.begin(), b.threads.end(), knows))
+      report("exit", site(m.init.site), "{} returns although no thread waited for the last copy that signals the mbarrier at {}: it may land after the block is gone",
+             name, name_shared(m));
     if (m.valid && (m.pending != m.expected || m.transaction != 0))
-      report("mbarrier", sites_[m.init.site], fmt::format("{} returns with the mbarrier at {} in the middle of phase {}: {} of {} arrivals pending, {} bytes awaited. Its counts do not add up",
-                                                         name, name_shared(m), m.phase, m.pending, m.expected, m.transaction));
+      report("mbarrier", site(m.init.site), "{} returns with the mbarrier at {} in the middle of phase {}: {} of {} arrivals pending, {} bytes awaited. Its counts do not add up",
+             name, name_shared(m), m.phase, m.pending, m.expected, m.transaction);
+  }
   b.grid->agents = std::max(b.grid->agents, b.next_agent);
   if (!std::exchange(b.triggered, true)) ++b.grid->triggered;
   if (b.grid->dependent && !b.grid_waited)
-    report("dependent-launch", nowhere, name + " returns without grid_dependency_wait(): the kernel after it could start before the one before it is complete");
+    report("dependent-launch", kNowhere, "{} returns without grid_dependency_wait(): the kernel after it could start before the one before it is complete", name);
 }
 
 // ---- who runs next ---------------------------------------------------------------------------------------
@@ -297,18 +283,13 @@ void Machine::make_ready(Thread& t) {
 }
 
 Thread* Machine::pick() {
-  if (options_.scheduling == Scheduling::priority) {
-    if (ready_by_priority_.empty()) return nullptr;
-    auto first = ready_by_priority_.begin();
-    Thread* t = first->second.front();
-    first->second.pop_front();
-    if (first->second.empty()) ready_by_priority_.erase(first);
-    return t;
-  }
-  if (ready_.empty()) return nullptr;
-  if (options_.scheduling == Scheduling::random) std::swap(ready_.front(), ready_[random_below(ready_.size())]);
-  Thread* t = ready_.front();
-  ready_.pop_front();
+  const auto first = ready_by_priority_.begin();  // empty but for priorities
+  std::deque<Thread*>& queue = first == ready_by_priority_.end() ? ready_ : first->second;
+  if (queue.empty()) return nullptr;
+  if (options_.scheduling == Scheduling::random) std::swap(queue.front(), queue[random_below(queue.size())]);
+  Thread* const t = queue.front();
+  queue.pop_front();
+  if (first != ready_by_priority_.end() && queue.empty()) ready_by_priority_.erase(first);
   return t;
 }
 
@@ -338,18 +319,30 @@ void Machine::yield() {
   switch_from(t);
 }
 
-void Machine::block_on(Wait wait) {
+// Offers a switch where the schedule takes some at any call.
+void Machine::maybe_yield() {
+  ++steps_;
+  if (options_.scheduling == Scheduling::random) {
+    if ((rng_() & 7) == 0) yield();
+  } else if (options_.scheduling == Scheduling::priority && change_points_.count(steps_)) {
+    // The warp's other lanes stay queued under the old priority until they run once: harmless.
+    current_->warp().priority = --lowest_priority_;
+    yield();
+  }
+}
+
+void Machine::block_on(const Wait& wait) {
   Thread& t = *current_;
   t.wait = wait;
   t.state = Thread::State::blocked;
-  if (timeline_) show_wait(t);
+  tell([&](Observer& o) { o.thread_waits(t); });
   switch_from(t);
   t.wait.kind = Wait::Kind::nothing;
 }
 
 void Machine::wake(Thread& t) {
   if (t.state != Thread::State::blocked) return;
-  if (timeline_) show_wake(t);
+  tell([&](Observer& o) { o.thread_goes_on(t); });
   make_ready(t);
 }
 
@@ -358,114 +351,84 @@ void Machine::wake_all(std::vector<Thread*>& waiters) {
   waiters.clear();
 }
 
-void Machine::maybe_yield() {
-  ++steps_;
-  if (options_.scheduling == Scheduling::random) {
-    if ((rng_() & 7) == 0) yield();
-  } else if (options_.scheduling == Scheduling::priority && change_points_.count(steps_)) {
-    Warp& w = current_->warp();
-    // Its other lanes stay queued under the old priority until they run once: harmless.
-    w.priority = --lowest_priority_;
-    yield();
-  }
-}
-
-// ---- asynchronous operations -----------------------------------------------------------------------------
-
-void Machine::submit(std::function<void()> operation) {
-  if (options_.async == Async::eager) operation();
-  else operations_.push_back({std::move(operation)});
-}
-
-bool Machine::run_operation() {
-  if (operations_.empty()) return false;
-  ++progress_;
-  if (options_.async == Async::random) std::swap(operations_.front(), operations_[random_below(operations_.size())]);
-  const AsyncOperation op = std::move(operations_.front());
-  operations_.pop_front();
-  op.run();
-  return true;
-}
-
 // A fruitless test. When every thread that could run only tests, an asynchronous operation has to move, or nothing
 // ever will.
-void Machine::spin(Thread& t, const Wait& wait) {
+void Machine::spin(const Wait& wait) {
+  Thread& t = *current_;
   if (spin_progress_ != progress_) {
     spin_progress_ = progress_;
     ++spin_round_;
     spinning_ = spin_rounds_ = 0;
   }
-  if (t.spin_round != spin_round_) {
-    t.spin_round = spin_round_;
-    ++spinning_;
-  }
+  if (std::exchange(t.spin_round, spin_round_) != spin_round_) ++spinning_;
+  t.wait = wait;
   if (spinning_ > ready_count()) {
     if (!run_operation() && ++spin_rounds_ > kSpinRounds) {
-      t.wait = wait;
       report_stuck("livelock");
       throw Failure();
     }
     ++spin_round_;
     spinning_ = 0;
   }
-  t.wait = wait;
   if (options_.scheduling == Scheduling::priority) t.warp().priority = --lowest_priority_;  // or it would only see itself
   yield();
   t.wait.kind = Wait::Kind::nothing;
 }
 
+// ---- asynchronous operations -----------------------------------------------------------------------------
+
+void Machine::submit(std::function<void()> operation) {
+  if (options_.async == Async::eager) operation();
+  else operations_.push_back(std::move(operation));
+}
+
+bool Machine::run_operation() {
+  if (operations_.empty()) return false;
+  ++progress_;
+  if (options_.async == Async::random) std::swap(operations_.front(), operations_[random_below(operations_.size())]);
+  const std::function<void()> operation = std::move(operations_.front());
+  operations_.pop_front();
+  operation();
+  return true;
+}
+
 // ---- call sites ------------------------------------------------------------------------------------------
 
 u32 Machine::site_id(Site site) {
-  const auto [it, fresh] = site_ids_.try_emplace(site, u32(sites_.size()));
-  if (fresh) {
-    sites_.push_back(site);
-    site_states_.emplace_back();
-  }
+  const auto [it, fresh] = site_ids_.try_emplace({site.file, site.line}, u32(sites_.size()));
+  if (fresh) sites_.push_back(site);
   return it->second;
-}
-
-Machine::SiteState Machine::new_site_state(Site site, const char* call, bool counted) {
-  SiteState s;
-  s.call = call;
-  s.index = u32(report_.calls.size());
-  report_.calls.push_back({site, call, counted, 0});
-  for (const Mutation& m : options_.mutations)
-    if (m.line == site.line && site.file && ends_with(site.file, m.file)) {
-      s.effect.drop |= m.kind == Mutation::Kind::drop;
-      s.effect.delta += m.kind == Mutation::Kind::more ? 1 : m.kind == Mutation::Kind::less ? -1 : 0;
-    }
-  return s;
 }
 
 Effect Machine::enter(Site site, const char* call, bool counted) {
   ++progress_;
   current_->last_load = {};
-  const u32 id = site_id(site);
-  SiteState* s = &site_states_[id];
-  if (!s->call) {
-    *s = new_site_state(site, call, counted);
-  } else if (s->call != call) {
-    auto [it, fresh] = more_site_states_.try_emplace({id, call});
-    if (fresh) it->second = new_site_state(site, call, counted);
-    s = &it->second;
+  const auto [entry, fresh] = calls_.try_emplace({site.file, site.line, call});
+  CallState& state = entry->second;
+  if (fresh) {
+    state.index = report_.calls.size();
+    report_.calls.push_back({site, call, counted, 0});
+    for (const Mutation& m : options_.mutations) {
+      if (m.line != site.line || !site.file || !std::string_view(site.file).ends_with(m.file)) continue;
+      state.effect.drop |= m.kind == Mutation::Kind::drop;
+      state.effect.delta += m.kind == Mutation::Kind::more ? 1 : m.kind == Mutation::Kind::less ? -1 : 0;
+    }
   }
-  ++report_.calls[s->index].executions;
-  const Effect effect = s->effect;  // a switch may add sites and move *s
+  ++report_.calls[state.index].executions;
   maybe_yield();
-  return effect;
+  return state.effect;
 }
+
+// ---- the interface ---------------------------------------------------------------------------------------
 
 Report emulate(const std::vector<Launch>& chain, const Options& options) {
   Machine machine(chain, options);
-  if (!options.trace) return machine.run();
-  std::vector<Region> memory;
-  for (const Launch& launch : chain) memory.insert(memory.end(), launch.regions.begin(), launch.regions.end());
-  Trace trace(options.l2_bytes, memory);
-  const TraceScope scope(trace);
+  std::optional<Trace> trace;
+  std::optional<Picture> picture;
+  if (options.trace) machine.watch(trace.emplace(chain, options.l2_bytes));
+  if (options.timeline) machine.watch(picture.emplace(*options.timeline, machine));
   Report report = machine.run();
-  report.accesses = trace.finish();
-  report.l2 = trace.l2();
+  if (trace) trace->finish(report);
   return report;
 }
 

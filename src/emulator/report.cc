@@ -1,9 +1,6 @@
 // Findings in words: who, where, what waits for what.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
 #include "emulator/machine.h"
 
@@ -32,12 +29,11 @@ std::string Report::text() const {
 }
 
 // Findings that differ in nothing but numbers (which element, which lane) are one.
-std::size_t Machine::report(const char* kind, Site site, const std::string& text) {
+std::size_t Machine::report_text(const char* kind, Site site, const std::string& text) {
   std::string key = fmt::format("{}:{}:", site.file ? site.file : "", site.line);
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] < '0' || text[i] > '9') key += text[i];
-    else if (text.compare(i, 2, "0x") == 0) i = text.find_first_not_of("0123456789abcdef", i + 2) - 1;
-    if (i >= text.size()) break;
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] < '0' || text[i] > '9') key += text[i++];
+    else i = std::min(text.find_first_not_of(text.compare(i, 2, "0x") == 0 ? "0123456789abcdefx" : "0123456789", i), text.size());
   }
   const auto [it, fresh] = finding_index_.try_emplace({kind, key}, report_.findings.size());
   if (!fresh) {
@@ -45,15 +41,10 @@ std::size_t Machine::report(const char* kind, Site site, const std::string& text
     return it->second;
   }
   report_.findings.push_back({kind, text, site, 1});
-  if (timeline_ && current_) timeline_->mark(current_->block->process, progress_, kind, EventArguments().add("at", name_site(site)).add("finding", text));
+  if (current_) tell([&](Observer& o) { o.happened(*current_->block, kind, site, text); });
   if (report_.findings.size() == kMaxFindings) report_.findings.push_back({"stopped", fmt::format("{} different findings are enough: the run was stopped", kMaxFindings), {}, 1});
   if (report_.findings.size() > kMaxFindings) throw Failure();
   return it->second;
-}
-
-void Machine::fail(const char* kind, Site site, const std::string& text) {
-  report(kind, site, text);
-  throw Failure();
 }
 
 std::string Machine::name_site(Site site) {
@@ -82,8 +73,6 @@ std::string Machine::name_role(const Grid& grid, u32 warp) const {
   return role.empty() ? role : " (" + role + ")";
 }
 
-std::string Machine::name_thread(const Thread& t) const { return name_agent(t.agent); }
-
 std::string Machine::name_agent(Agent a) const {
   const u32 index = a & ((1u << kAgentBits) - 1);
   const Grid& grid = grid_of(a);
@@ -101,40 +90,34 @@ std::string Machine::name_agent(Agent a) const {
   return "?";
 }
 
-std::string Machine::name_shared(const Grid& grid, u32 offset) const {
+std::string Machine::name_shared(const Grid& grid, u32 address) const {
+  const u32 offset = address - kSharedBase;
   const std::string name = grid.launch->name_shared ? grid.launch->name_shared(offset) : "";
   return fmt::format("shared+0x{:x}{}", offset, name.empty() ? "" : " (" + name + ")");
 }
 
 // "warps 4-7" where whole warps are meant, threads otherwise.
 std::string Machine::name_threads(const Block& block, const std::vector<u32>& threads) const {
-  std::vector<bool> in(block.threads.size());
-  for (u32 t : threads) in[t] = true;
-  const auto ranges = [](const std::vector<bool>& v) {
+  const auto ranges = [](const std::vector<u32>& sorted) {
     std::string out;
-    for (std::size_t i = 0; i < v.size(); ++i) {
-      if (!v[i]) continue;
-      std::size_t last = i;
-      while (last + 1 < v.size() && v[last + 1]) ++last;
-      out += (out.empty() ? "" : ",") + (last == i ? std::to_string(i) : fmt::format("{}-{}", i, last));
-      i = last;
+    for (std::size_t i = 0, last; i < sorted.size(); i = last + 1) {
+      for (last = i; last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1;) ++last;
+      out += fmt::format("{}{}{}", i ? "," : "", sorted[i], last == i ? "" : fmt::format("-{}", sorted[last]));
     }
     return out;
   };
-  std::vector<bool> warps(block.warps.size());
-  bool whole = true;
-  for (u32 w = 0; w < warps.size(); ++w) {
-    const u32 n = u32(std::count(in.begin() + w * kWarp, in.begin() + (w + 1) * kWarp, true));
-    warps[w] = n > 0;
-    whole &= n == 0 || n == kWarp;
-  }
-  return fmt::format("{} {} {}{}", name_block(block), whole ? "warp" : "thread", whole ? ranges(warps) : ranges(in), name_role(*block.grid, threads.front() / kWarp));
+  std::map<u32, u32> lanes;  // by warp
+  for (u32 t : threads) ++lanes[t / kWarp];
+  std::vector<u32> warps;
+  for (const auto& [warp, count] : lanes) warps.push_back(warp);
+  const bool whole = std::all_of(lanes.begin(), lanes.end(), [](const auto& warp) { return warp.second == kWarp; });
+  return fmt::format("{} {} {}{}", name_block(block), whole ? "warp" : "thread", ranges(whole ? warps : threads), name_role(*block.grid, threads.front() / kWarp));
 }
 
-std::string Machine::describe(const Wait& wait, const Block& block) {
+std::string Machine::describe(const Wait& wait, const Block& block) const {
   switch (wait.kind) {
     case Wait::Kind::mbarrier: {
-      const auto it = block.barriers.find(wait.address - kSharedBase);
+      const auto it = block.barriers.find(wait.address);
       if (it == block.barriers.end()) return "wait for an mbarrier that is gone";
       const MbarrierState& b = it->second;
       std::string out = fmt::format("wait for phase {} (parity {}) of the mbarrier at {}, which is in phase {}: {} of {} arrivals pending", wait.detail,
@@ -178,7 +161,7 @@ void Machine::report_stuck(const char* kind) {
     ++stuck;
     const std::string what = describe(t->wait, *t->block);
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
-      return g.block == t->block && g.what == what && g.site.line == t->wait.site.line && g.site.file == t->wait.site.file;
+      return g.block == t->block && g.what == what && g.site == t->wait.site;
     });
     if (same != groups.end()) same->threads.push_back(t->index);
     else groups.push_back({t->block, t->wait.site, what, {t->index}});
@@ -194,48 +177,31 @@ void Machine::report_stuck(const char* kind) {
     text += fmt::format("\n    {} at {}: {}", name_threads(*g.block, g.threads), name_site(g.site), g.what);
   }
   if (groups.size() > kShown) text += fmt::format("\n    and {} more groups of threads", groups.size() - kShown);
-  report(kind, groups.empty() ? Site{} : groups[0].site, text);
+  report_text(kind, groups.empty() ? Site{} : groups[0].site, text);
 }
 
-namespace {
-
-std::array<u32, 3> hazard_key(Hazard hazard, const Record* before, const Access& now) { return {u32(hazard), now.site, before ? before->access.site : ~0u}; }
-
-}  // namespace
-
-// Counts a hazard between two call sites that is in the report already.
-bool Machine::seen_before(Hazard hazard, const Record* before, const Access& now) {
-  const auto it = hazard_index_.find(hazard_key(hazard, before, now));
-  if (it == hazard_index_.end()) return false;
-  ++report_.findings[it->second].count;
-  return true;
-}
-
-void Machine::on_hazard(Hazard hazard, const Record* before, const Access& now, const std::string& place) {
-  const auto side = [&](const Access& a) { return fmt::format("{} by {} at {}", a.write ? "written" : "read", name_agent(a.agent), name_site(sites_[a.site])); };
-  const char* kind = "race";
-  std::string text;
-  switch (hazard) {
-    case Hazard::race: text = fmt::format("{} is {}, not ordered after being {}", place, side(now), side(before->access)); break;
-    case Hazard::partial_release:
-      kind = "partial-release";
-      text = fmt::format("{} is {}, but ordered after only some of the four warps' parts of being {}: every warp of the warpgroup has to release what its wgmma read", place, side(now),
-                         side(before->access));
-      break;
-    case Hazard::missing_proxy_fence:
-      kind = "missing-proxy-fence";
-      text = fmt::format("{} is {} through the asynchronous proxy; it was {} and no fence_proxy_async() by the writing side stands between", place, side(now), side(before->access));
-      break;
-    case Hazard::uninitialised:
-      kind = "uninitialised";
-      text = fmt::format("{} is {}, but nothing wrote it", place, side(now));
-      break;
-    case Hazard::live_barrier:
-      kind = "mbarrier";
-      text = fmt::format("{} is {}, but a live mbarrier stands there", place, side(now));
-      break;
+// What is wrong with an access; `place` names the bytes.
+void Machine::on_hazard(Hazard hazard, const Record* before, const Access& now, const std::function<std::string()>& place) {
+  const auto known = hazard_index_.try_emplace({u32(hazard), now.site, before ? before->access.site : ~0u});
+  std::size_t& finding = known.first->second;
+  if (!known.second) {
+    ++report_.findings[finding].count;
+    return;
   }
-  hazard_index_[hazard_key(hazard, before, now)] = report(kind, sites_[now.site], text);
+  const auto side = [&](const Access& a) { return fmt::format("{} by {} at {}", a.write ? "written" : "read", name_agent(a.agent), name_site(a.site)); };
+  const auto say = [&](const char* kind, const std::string& what) {
+    finding = report_text(kind, site(now.site), fmt::format("{} is {}{}", place(), side(now), what));
+  };
+  switch (hazard) {
+    case Hazard::race: return say("race", ", not ordered after being " + side(before->access));
+    case Hazard::partial_release:
+      return say("partial-release", ", but ordered after only some of the four warps' parts of being " + side(before->access) +
+                                        ": every warp of the warpgroup has to release what its wgmma read");
+    case Hazard::missing_proxy_fence:
+      return say("missing-proxy-fence", " through the asynchronous proxy; it was " + side(before->access) + " and no fence_proxy_async() by the writing side stands between");
+    case Hazard::uninitialised: return say("uninitialised", ", but nothing wrote it");
+    case Hazard::live_barrier: return say("mbarrier", ", but a live mbarrier stands there");
+  }
 }
 
 }  // namespace foretile::emulator

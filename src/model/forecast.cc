@@ -251,7 +251,7 @@ double norm(double x, double y, double z, double w, double v) {
 const char* why_not_on(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
   if (needs_hopper(c.family) && machine.compute_capability != 90) return "the sm90 and decode families need TMA and wgmma: compute capability 9.0";
   if (const char* reason = why_not(o, c, p)) return reason;
-  if (shared_bytes_of(o, c) > machine.shared_bytes_per_block) return "the machine has less shared memory a block";
+  if (block_facts(o, c).shared_bytes > machine.shared_bytes_per_block) return "the machine has less shared memory a block";
   return nullptr;
 }
 

@@ -70,8 +70,8 @@ TileGrid decode_grid(const Configuration& c, const Problem& p, int tile_columns)
 
 LaunchShape launch_shape(const Operation& o, const Configuration& c, const Problem& p, int sms) {
   LaunchShape s;
-  s.threads = u32(threads_of(c));
-  s.shared_bytes = u32(shared_bytes_of(o, c));
+  s.threads = u32(block_facts(o, c).threads);
+  s.shared_bytes = u32(block_facts(o, c).shared_bytes);
   if (c.family == Family::decode) {
     s.cluster = u32(c.split_k);
     s.blocks = u32(decode::balance(o, c, p, sms).units) * s.cluster;
@@ -83,7 +83,7 @@ LaunchShape launch_shape(const Operation& o, const Configuration& c, const Probl
     s.registers = sm90::launch_registers(c);
   } else {
     // Persistent as well: as many blocks as the launch bounds make resident.
-    s.blocks = u32(std::max<i64>(1, std::min<i64>(i64(sms) * promised_blocks(o, c), cluster_tiles(c, p))));
+    s.blocks = u32(std::max<i64>(1, std::min<i64>(i64(sms) * block_facts(o, c).promised_blocks, cluster_tiles(c, p))));
   }
   return s;
 }

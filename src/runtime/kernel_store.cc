@@ -45,7 +45,7 @@ template <class Slot> class Slots {
 };
 
 u32 dynamic_shared_bytes(const Operation& o, const Configuration& c) {
-  return u32(shared_bytes_of(o, c));
+  return u32(block_facts(o, c).shared_bytes);
 }
 
 std::string load_key(u64 context_id, const Operation& o, const Configuration& c) { return fmt::format("{}\n{}", context_id, translation_unit(o, c)); }

@@ -77,7 +77,7 @@ std::string translation_unit(const Operation& original, const Configuration& c, 
   text += fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ foretile::{} arguments) {{\n"
       "  foretile::{}<foretile::kOperation, foretile::kConfiguration>(arguments);\n}}\n",
-      threads_of(c), residency == Residency::fewest_blocks ? 1 : promised_blocks(o, c), kKernelName, code.arguments, code.kernel);
+      block_facts(o, c).threads, residency == Residency::fewest_blocks ? 1 : block_facts(o, c).promised_blocks, kKernelName, code.arguments, code.kernel);
   return text;
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cases.h"
-#include "emulator/gemm.h"
-#include "emulator/trace.h"
+#include "emulator/library/gemm.h"
+#include "emulator/record/trace.h"
 
 namespace foretile::counters {
 

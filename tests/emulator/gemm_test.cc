@@ -6,8 +6,8 @@
 #include <ctime>
 #include <random>
 
-#include "emulator/built_in.h"
-#include "emulator/compile.h"
+#include "emulator/library/built_in.h"
+#include "emulator/library/compile.h"
 #include "product.h"
 #include "foretile/device/catalogue.h"
 #include "model/text.h"

@@ -3,7 +3,7 @@
 #include <list>
 #include <random>
 
-#include "emulator/l2.h"
+#include "emulator/record/l2.h"
 #include "foretile/device/catalogue.h"
 #include "kernels.h"
 #include "model/machine.h"

@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "emulator/compile.h"
-#include "emulator/store.h"
+#include "emulator/library/compile.h"
+#include "emulator/library/store.h"
 #include "pipeline.h"
 #include "product.h"
 

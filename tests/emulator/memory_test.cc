@@ -107,6 +107,19 @@ TEST(Memory, StoreMatrixX2TakesAddressesOfSixteenLanes) {
   for (u32 i = 0; i < 128; ++i) EXPECT_EQ(got[i], i);
 }
 
+TEST(Memory, RegistersThatNothingSetAreNaN) {
+  float got[4] = {};
+  emulate(one_block(32), [&] {
+    float registers[4] = {1, 2, 3, 4};
+    unset(registers);
+    registers[0] = 1, registers[1] = 2;
+    std::copy_n(registers, 4, got);
+  }, {});
+  EXPECT_EQ(got[0], 1);
+  EXPECT_EQ(got[1], 2);
+  EXPECT_TRUE(std::isnan(got[2]) && std::isnan(got[3]));
+}
+
 TEST(Memory, Conversions) {
   for (u32 b = 0; b < 65536; ++b) {  // every value survives the way to fp32 and back
     const u16 bits = u16(b);

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "emulator/gemm.h"
+#include "emulator/library/gemm.h"
 #include "reference/gemm_data.h"
 
 namespace foretile::emulator_tests {

@@ -12,8 +12,8 @@
 #include <set>
 #include <thread>
 
-#include "emulator/built_in.h"
-#include "emulator/store.h"
+#include "emulator/library/built_in.h"
+#include "emulator/library/store.h"
 #include "foretile/device/legality.h"
 #include "kernels.h"
 #include "model/text.h"

@@ -1,7 +1,7 @@
 // The matrix unit: every type, width, swizzle and major-ness against a plain triple loop; groups, poison and fences.
 #include <cmath>
 
-#include "emulator/numeric.h"
+#include "emulator/chip/formats.h"
 #include "kernels.h"
 
 namespace foretile::emulator_tests {

@@ -1,4 +1,4 @@
-#include "emulator/built_in.h"
+#include "emulator/library/built_in.h"
 
 namespace foretile::emulator {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "emulator/built_in.h"
+#include "emulator/library/built_in.h"
 
 namespace foretile::emulator {
 

@@ -1,4 +1,4 @@
-#include "emulator/gemm.h"
+#include "emulator/library/gemm.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "emulator/built_in.h"
-#include "emulator/compile.h"
+#include "emulator/library/built_in.h"
+#include "emulator/library/compile.h"
 #include "foretile/device/legality.h"
 
 namespace foretile::emulator {

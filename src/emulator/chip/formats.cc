@@ -1,31 +1,30 @@
-#include "emulator/numeric.h"
+#include "emulator/chip/formats.h"
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "emulator/machine.h"
+#include "foretile/device/vocabulary/vocabulary.h"
 
 namespace foretile::emulator {
 
 namespace {
 
-u32 bits_of(float x) {
-  u32 b;
-  std::memcpy(&b, &x, 4);
-  return b;
-}
-float from_bits(u32 b) {
-  float x;
-  std::memcpy(&x, &b, 4);
-  return x;
-}
+u32 bits_of(float x) { return std::bit_cast<u32>(x); }
+float from_bits(u32 b) { return std::bit_cast<float>(b); }
 
 std::array<float, 256> fp8_table(int exponent_bits) {
   std::array<float, 256> table;
   for (int i = 0; i < 256; ++i) table[std::size_t(i)] = fp8_to_float(u8(i), exponent_bits);
   return table;
+}
+
+template <class Stored, class Decode> void decode_each(const u8* bytes, float* values, Decode&& decode) {
+  Stored stored[16 / sizeof(Stored)];
+  std::memcpy(stored, bytes, 16);
+  for (const Stored x : stored) *values++ = decode(x);
 }
 
 }  // namespace
@@ -51,30 +50,13 @@ float fp8_to_float(u8 x, int exponent_bits) {
 
 void decode_chunk(DType type, const u8* bytes, float* values) {
   static const std::array<float, 256> e4m3_values = fp8_table(4), e5m2_values = fp8_table(5);
-  u16 h[8];
-  u32 w[4];
   switch (type) {
-    case DType::bf16:
-      std::memcpy(h, bytes, 16);
-      for (int i = 0; i < 8; ++i) values[i] = from_bits(u32(h[i]) << 16);
-      return;
-    case DType::fp16:
-      std::memcpy(h, bytes, 16);
-      for (int i = 0; i < 8; ++i) values[i] = fp16_to_float(h[i]);
-      return;
-    case DType::tf32:
-      std::memcpy(w, bytes, 16);
-      for (int i = 0; i < 4; ++i) values[i] = from_bits(w[i] & ~0x1FFFu);
-      return;
-    case DType::e4m3:
-      for (int i = 0; i < 16; ++i) values[i] = e4m3_values[bytes[i]];
-      return;
-    case DType::e5m2:
-      for (int i = 0; i < 16; ++i) values[i] = e5m2_values[bytes[i]];
-      return;
-    case DType::int8:
-      for (int i = 0; i < 16; ++i) values[i] = float(i8(bytes[i]));
-      return;
+    case DType::bf16: return decode_each<u16>(bytes, values, [](u16 x) { return from_bits(u32(x) << 16); });
+    case DType::fp16: return decode_each<u16>(bytes, values, fp16_to_float);
+    case DType::tf32: return decode_each<u32>(bytes, values, [](u32 x) { return from_bits(x & ~0x1FFFu); });
+    case DType::e4m3: return decode_each<u8>(bytes, values, [](u8 x) { return e4m3_values[x]; });
+    case DType::e5m2: return decode_each<u8>(bytes, values, [](u8 x) { return e5m2_values[x]; });
+    case DType::int8: return decode_each<i8>(bytes, values, [](i8 x) { return float(x); });
     case DType::fp32:
     case DType::int32: return;
   }
@@ -102,12 +84,7 @@ u16 float_to_fp16(float x) {
 
 namespace foretile {
 
-float to_float(bf16 x) {
-  const u32 b = u32(x.bits) << 16;
-  float f;
-  std::memcpy(&f, &b, 4);
-  return f;
-}
+float to_float(bf16 x) { return emulator::from_bits(u32(x.bits) << 16); }
 float to_float(fp16 x) { return emulator::fp16_to_float(x.bits); }
 float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 float exponential(float x) { return std::exp(x); }

@@ -1,4 +1,4 @@
-#include "emulator/store.h"
+#include "emulator/library/store.h"
 
 #include <fmt/format.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // Operations beyond the catalogue's named ones, with one configuration a family: every activation, every operand of the
 // epilogue alone and with others, gated products, mixed types, transposes.
-#include "emulator/built_in.h"
+#include "emulator/library/built_in.h"
 
 namespace foretile::emulator {
 

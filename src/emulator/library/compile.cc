@@ -1,4 +1,4 @@
-#include "emulator/compile.h"
+#include "emulator/library/compile.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "emulator/store.h"
+#include "emulator/library/store.h"
 #include "model/text.h"
 
 namespace foretile::emulator {
