@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the emulator and its tests for aarch64 and runs them under qemu-user: tools/aarch64.sh [--all]
 # Without --all only a few of the long ones, mutations and chains of the library's kernels, are run.
-# The part of the emulator that differs is the switch between fibers (src/emulator/switch.S, fiber.cc).
+# The part of the emulator that differs is the switch between fibers (src/emulator/fiber/).
 # Works from a clean clone on Debian and Ubuntu; installs the cross-compiler and qemu where they are missing. The build
 # stands in build-aarch64/. Exit code 0 only if every test passed.
 set -euo pipefail

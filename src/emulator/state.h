@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "emulator/clock.h"
-#include "emulator/fiber.h"
+#include "emulator/fiber/fiber.h"
 #include "emulator/shadow.h"
 #include "foretile/device/vocabulary/vocabulary.h"
 #include "foretile/emulator.h"

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "foretile/device/catalogue.h"
 #include "pipeline.h"
@@ -22,6 +23,39 @@ namespace {
 
 using nlohmann::json;
 
+// The Trace Event Format as Perfetto's JSON importer takes it: complete events (X) and process-wide instants (i) with integer
+// times, on processes and threads that metadata events (M) have named once; whatever lasts is one X with its duration, so that
+// there is no begin (B, b) without its end.
+void expect_trace_events(const json& file) {
+  ASSERT_TRUE(file.is_object());
+  EXPECT_EQ(file.at("displayTimeUnit"), "ns");
+  std::set<u64> processes;
+  std::map<u64, u64> threads;  // and their processes
+  std::map<std::string, std::set<std::pair<u64, u64>>> named;
+  for (const json& e : file.at("traceEvents")) {
+    const auto whole = [&](const char* key) { return e.contains(key) && e.at(key).is_number_unsigned() && e.at(key) < (u64(1) << 53); };
+    const auto text = [&](const char* key) { return e.contains(key) && e.at(key).is_string() && !e.at(key).get<std::string>().empty(); };
+    ASSERT_TRUE(text("ph") && text("name") && whole("pid") && e.contains("args") && e.at("args").is_object()) << e.dump();
+    const std::string kind = e.at("ph"), name = e.at("name");
+    const u64 process = e.at("pid"), thread = whole("tid") ? e.at("tid").get<u64>() : 0;
+    if (kind == "M") {
+      const bool of_thread = name.starts_with("thread_");
+      ASSERT_TRUE(name == "process_name" || name == "process_sort_index" || name == "thread_name" || name == "thread_sort_index") << e.dump();
+      EXPECT_TRUE(name.ends_with("_name") ? e.at("args").at("name").is_string() : e.at("args").at("sort_index").is_number_unsigned()) << e.dump();
+      EXPECT_TRUE(named[name].insert({process, thread}).second) << "twice: " << e.dump();
+      if (!of_thread) processes.insert(process);
+      else EXPECT_EQ(threads.try_emplace(thread, process).first->second, process) << "one thread, two processes: " << e.dump();
+    } else if (kind == "X") {
+      ASSERT_TRUE(text("cat") && whole("ts") && whole("dur") && thread > 0) << e.dump();
+      EXPECT_TRUE(threads.count(thread) && threads[thread] == process) << "no such thread: " << e.dump();
+    } else {
+      ASSERT_EQ(kind, "i") << e.dump();
+      EXPECT_TRUE(whole("ts") && e.at("s") == "p") << e.dump();
+    }
+    EXPECT_TRUE(processes.count(process)) << "no such process: " << e.dump();
+  }
+}
+
 class InTimeline : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directory(folder_); }
@@ -33,7 +67,9 @@ class InTimeline : public testing::Test {
     run(timeline);
     timeline.finish();
     std::ifstream in(path());
-    return json::parse(in).at("traceEvents").get<std::vector<json>>();
+    const json file = json::parse(in);
+    expect_trace_events(file);
+    return file.at("traceEvents").get<std::vector<json>>();
   }
   std::size_t files() const { return std::size_t(std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator{})); }
 

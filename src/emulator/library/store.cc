@@ -22,11 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kDigits = 16;
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 fs::path folder_at_home() {
   if (const std::string given = environment("FORETILE_CACHE"); !given.empty()) return fs::path(given) / "emulator";
   fs::path root = environment("XDG_CACHE_HOME");
@@ -65,6 +60,11 @@ Hash& Hash::add(const std::string& text) {
   for (const char c : text) value = (value ^ u8(c)) * 0x100000001b3;
   value = (value ^ 0xFF) * 0x100000001b3;
   return *this;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
 }
 
 std::string read_file(const fs::path& path) {

@@ -20,6 +20,7 @@ struct Hash {
 };
 
 std::string read_file(const std::filesystem::path& path);
+std::string environment(const char* name);  // a variable's value, or nothing
 
 // $FORETILE_CACHE/emulator, else $XDG_CACHE_HOME/foretile/emulator, else ~/.cache/foretile/emulator, else a folder of this user's own under $TMPDIR. Made where
 // it is missing. Throws std::runtime_error where no folder can be had.

@@ -1,4 +1,4 @@
-#include "emulator/fiber.h"
+#include "emulator/fiber/fiber.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
