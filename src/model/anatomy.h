@@ -44,6 +44,7 @@ struct Anatomy {
   double watts = 0;        // board, at that clock; power.limit where the limit binds
   double flops_executed = 0;  // padding included
   double shared_traffic = 0;  // bytes through shared memory, all SMs
+  double busy_clocks() const { return core_clocks * busy_sms * (double(tiles) / double(rounds * concurrent)); }  // of all SMs
 };
 
 // Throws std::invalid_argument for conditions that make no sense (sm_budget, mhz). The configuration must be legal:
@@ -54,11 +55,30 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
 // The power was fitted beside the constants: 8 explains the recorded times worse.
 double norm(double x, double y, double z = 0, double w = 0, double v = 0);
 
+// Energy of the whole kernel on the SMs' supply at boost voltage, and beside it.
+struct Energy {
+  double on_chip = 0, off_chip = 0;  // J
+};
+Energy energy_of(const Machine& machine, const Problem& p, const Conditions& conditions, Family family, const Anatomy& x);
+
 // Instructions of one output element: scale, epilogue, rounding.
 double epilogue_instructions(const Operation& o);
 
 // ffma_clocks.cc
 constexpr double kFp32LatencyLoad = 1.6;  // of unloaded: fitted to 64x64 tiles on an H200, which have nothing to hide it under
+// One step of a warp of the ffma family.
+struct FfmaWarp {
+  double multiplies = 0, multiply_clocks = 0;  // each: of the scheduler or of the register file, whichever takes longer
+  double loads = 0, stores = 0;                // shared memory
+  double units = 0, unit_clocks = 0;           // loads from global memory, with what each takes beside it
+  double loop_clocks = 0;
+  double clocks = 0;                           // of its scheduler, all of them together
+  double wavefronts = 0, lines = 0;            // shared memory, L1
+};
+FfmaWarp ffma_warp(const Machine& machine, const Operation& o, const Configuration& c);
+constexpr double kFfmaStoreInstructions = 3;  // an element of D: scaled, masked, a quarter of a store
+constexpr double kAddressInstructions = 3;    // a global load: its pointer moves on, half of a mask
+constexpr double kGemvLoopInstructions = 6;
 void ffma_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x);
 void gemv_clocks(const Machine& machine, const Operation& o, const Configuration& c, Anatomy& x, const Problem& p);
 // decode_clocks.cc

@@ -122,7 +122,9 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
   if (c.family == Family::sm90) {
     const double blocks = double(x.tiles) * c.cluster_m * c.cluster_n, steps = double(x.steps);  // tiles of one block
     const double line = double(c.tile_k) * size_of(o.a), a_lines = double(sm90::a_box_rows(c, p.m)) * c.cluster_n, b_lines = c.tile_n;
-    list.push_back({"l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum", blocks * steps * (a_lines + b_lines) * line, "B", true, "boxes of A and B, zeros beyond the edges included; a multicast counts at each receiver"});
+    list.push_back({"l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum", blocks * steps * (a_lines + b_lines) * line, "B", true,
+                    fmt::format("{} x {} x ({} + {}) x {} B = {}: tiles of one block by steps by boxes of A and B, zeros beyond the edges included; a multicast counts at each receiver", blocks, steps, a_lines, b_lines, line,
+                                megabytes(blocks * steps * (a_lines + b_lines) * line))});
     if (c.cluster_m * c.cluster_n > 1)
       list.push_back({"l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld_dest_multicast.sum", blocks * steps * ((c.cluster_n > 1 ? a_lines : 0) + (c.cluster_m > 1 ? b_lines : 0)) * line, "B", true, "of these, boxes that a cluster shares"});
     if (sm90::stores_by_tma(o)) {
@@ -134,7 +136,8 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
   } else if (c.family == Family::decode) {
     const double columns = x.tile_columns, steps = double(ceil_div(p.k, i64(c.tile_k)));  // of all slices of K
     list.push_back({"l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum", double(x.tiles) * steps * (columns + c.tile_m) * c.tile_k * size_of(o.a), "B", true,
-                    "boxes of weights and tokens, zeros beyond the edges included"});
+                    fmt::format("{} x {} x ({} + {}) x {} x {} B = {}: tiles by steps along all of K by boxes of weights and tokens, zeros beyond the edges included", x.tiles, steps, columns, c.tile_m, c.tile_k, size_of(o.a),
+                                megabytes(double(x.tiles) * steps * (columns + c.tile_m) * c.tile_k * size_of(o.a)))});
     list.push_back({"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 100 * x.flops_executed / (machine.tensor_rate(o.a) * machine.sms * x.clock * kernel_seconds), "%", false,
                     "multiplied with padding, over what all SMs could in the time"});
   } else if (c.family == Family::ffma || c.family == Family::gemv) {
@@ -150,8 +153,8 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
   }
   add_launch(list, x.occupancy, double(x.launch.blocks) / (double(machine.sms) * x.occupancy.blocks_per_sm), x.registers.count, !x.registers.estimated);
   const L2Lookups lookups = l2_lookups(machine, c, p, x.grid, x.concurrent, x.traffic);
-  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum", std::round(lookups.sectors - lookups.misses), "sectors", false, "requests of SMs that met nobody on their way, less the misses"});
-  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum", std::round(lookups.misses), "sectors", false, "what DRAM gives, and again half of what both partitions want"});
+  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum", std::round(lookups.sectors - lookups.misses), "sectors", false, fmt::format("{} lookups, of requests of SMs that met nobody on their way, less the misses", number(lookups.sectors))});
+  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum", std::round(lookups.misses), "sectors", false, fmt::format("{} / 32 B = {}: what DRAM gives, and {} of it again: half of what both partitions want", megabytes(lookups.misses * kSectorBytes), number(lookups.misses), percent(lookups.again))});
   add_memory(list, machine, x.traffic, kernel_seconds);
   list.push_back({"gpu__time_duration.sum", kernel_seconds, "s", false, "the forecast without the launch"});
   return list;

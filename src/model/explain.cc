@@ -9,6 +9,7 @@
 
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
+#include "model/banks.h"
 #include "model/counters.h"
 #include "model/page.h"
 #include "model/remedy.h"
@@ -22,6 +23,9 @@ namespace {
 const char* why_threads_store(const Operation& o) {
   return is_plain(o) ? "its base address or a row of it is not on a multiple of 16 bytes" : "the epilogue has operands or an activation";
 }
+
+// How units that work side by side add up: see norm() in anatomy.h.
+constexpr const char* kNorm = "the sixteenth root of the sum of sixteenth powers: the longest, or a little more";
 
 class Explanation : private Page {
  public:
@@ -61,7 +65,7 @@ class Explanation : private Page {
     const Forecast& f = x_.forecast;
     const char* regime = conditions_.regime == Regime::burst ? "short bursts" : conditions_.regime == Regime::sustained ? "sustained load" : "a fixed clock";
     line("{} on {}: {}, M = {}, N = {}, K = {}{}", text_of(c_), machine_.name, text_of(o_), p_.m, p_.n, p_.k, p_.batch > 1 ? fmt::format(", batch {}", p_.batch) : "");
-    line("Forecast {}: {} TFLOP/s, {} GB/s of DRAM, for {} and {} data.", microseconds(f.seconds), number(flop_count(p_) / f.seconds / 1e12),
+    line("Forecast {}: {} TFLOP/s (2 M N K over it), {} GB/s of DRAM, for {} and {} data.", microseconds(f.seconds), number(flop_count(p_) / f.seconds / 1e12),
          number(f.dram_bytes / f.seconds / 1e9), regime, conditions_.data == Data::zeros ? "all-zero" : "random");
     std::vector<std::pair<double, std::string>> parts = {{f.dram, "DRAM"},       {f.l2, "L2"},           {f.shared_memory, "shared memory"},
                                                          {f.compute, needs_hopper(c_.family) ? "tensor cores" : "FP32 cores"},
@@ -76,181 +80,281 @@ class Explanation : private Page {
     else
       line("Bound by {}: no unit is busy for 60 % of the kernel, over all SMs ({} is for {}, {} for {}). The longest part, of the busiest SM: {}, {} of the time.", name_of(f.bound), name_of(first->unit),
            percent(first->percent / 100), name_of(second->unit), percent(second->percent / 100), parts[0].second, percent(parts[0].first / f.seconds));
-    line("Parts (they overlap, so they do not add up): {}; of latency, epilogues take {}.", list, microseconds(f.epilogue));
+    line("Parts of the busiest SM, a step's clocks times its steps and tiles over the clock; they overlap, so they do not add up: {}. Latency is what nothing hides: the start, fixed parts of tiles, epilogues ({}), and a step's wait where that is its longest part.",
+         list, microseconds(f.epilogue));
   }
 
   void work() {
     if (c_.family == Family::decode) return decode_work();
     const bool sm90 = c_.family == Family::sm90;
     const int cluster = c_.cluster_m * c_.cluster_n;
-    line("\nWork. Tiles of {} x {}{}: ceil({}/{}) x ceil({}/{}){} = {}.", c_.tile_m * c_.cluster_m, c_.tile_n * c_.cluster_n,
+    line("\nWork. Tiles of {} x {}{}: ceil({} / {}) x ceil({} / {}){} = {}.", c_.tile_m * c_.cluster_m, c_.tile_n * c_.cluster_n,
          cluster > 1 ? " a cluster of two blocks" : "", p_.m, c_.tile_m * c_.cluster_m, p_.n, c_.tile_n * c_.cluster_n,
-         p_.batch > 1 ? fmt::format(" x {} batches", p_.batch) : "", x_.tiles);
+         p_.batch > 1 ? fmt::format(" x {}", p_.batch) : "", x_.tiles);
     line("  {} run at once ({}), so {} / {} = {}; the busiest block walks {}, and {} of the tiles come in full rounds.", x_.concurrent,
          sm90 ? fmt::format("one block an SM, {} of {} SMs", x_.busy_sms, machine_.sms) : fmt::format("{} a SM on {} of {} SMs", x_.blocks_on_sm, x_.busy_sms, machine_.sms),
          x_.tiles, x_.concurrent, waves(x_.forecast.waves), counted(x_.rounds, "tile"), percent(x_.full_share));
-    line("  They are walked in bands of {}. Each tile takes ceil({}/{}) = {} along K.", counted(x_.grid.group, "tile row"), p_.k, c_.tile_k, counted(x_.steps, "step"));
-    line("  Multiplied with its padding: {} GFLOP, of which {} are asked for (2 M N K).", number(x_.flops_executed / 1e9), percent(x_.flops_executed > 0 ? flop_count(p_) / x_.flops_executed : 1));
+    const i64 depth = c_.family == Family::gemv ? i64(gemv::kStep) * c_.split_k : c_.tile_k;
+    line("  They are walked in bands of {}, with which a wave reads the fewest rows of A and B. Each tile takes ceil({} / {}) = {} along K.", counted(x_.grid.group, "tile row"), p_.k, depth, counted(x_.steps, "step"));
+    multiplied(fmt::format("{} x {} x 2 x {} x {} x {} FLOP", x_.tiles * cluster, x_.steps, c_.tile_m, c_.tile_n, depth));
+  }
+
+  void multiplied(const std::string& formula) {
+    line("  Multiplied with its padding: {} = {} GFLOP, of which {} are asked for (2 M N K).", formula, number(x_.flops_executed / 1e9), percent(x_.flops_executed > 0 ? flop_count(p_) / x_.flops_executed : 1));
   }
 
   void occupancy() {
     const Occupancy& q = x_.occupancy;
-    line("\nOccupancy. A block has {} threads = {} warps, {} registers a thread{}, {} B of shared memory.", x_.launch.threads, q.warps_per_block,
+    line("\nOccupancy. A block has {} threads in {} warps, {} registers a thread{}, {} B of shared memory.", x_.launch.threads, q.warps_per_block,
          x_.registers.count, x_.registers.estimated ? " (estimated)" : "", x_.launch.shared_bytes);
     const int unit = int(round_up(i64(x_.registers.count) * 32, i64(machine_.register_unit)));
-    line("  Blocks an SM by registers: {} / {} schedulers / {} a warp (rounded up to {}), down, x {} schedulers / {} warps = {}.", cite("sm.registers"),
-         cite("sm.schedulers"), unit, cite("sm.register_unit"), machine_.schedulers, q.warps_per_block, q.by_registers);
-    line("  By shared memory: {} / ({} + {} reserved, rounded up to 128) = {}. By warps: {} / {} = {}. By blocks: {}.", cite("sm.shared_bytes"), x_.launch.shared_bytes,
-         cite("sm.shared_reserved"), q.by_shared_memory, cite("sm.warps"), q.warps_per_block, q.by_warps, cite("sm.blocks"));
+    line("  Blocks an SM by registers, 32 x {} a warp rounded up to a multiple of {}, by schedulers: floor(floor({} / {} / {}) x {} / {}) = {}.", x_.registers.count, cite("sm.register_unit"), cite("sm.registers"), cite("sm.schedulers"), unit,
+         machine_.schedulers, q.warps_per_block, q.by_registers);
+    const i64 shared = round_up(i64(x_.launch.shared_bytes) + i64(machine_.shared_reserved), 128);
+    line("  By shared memory, with {} reserved and rounded up to a multiple of 128: floor({} / {}) = {}. By warps: floor({} / {}) = {}. By blocks: {}.", cite("sm.shared_reserved"), cite("sm.shared_bytes"), shared, q.by_shared_memory,
+         cite("sm.warps"), q.warps_per_block, q.by_warps, cite("sm.blocks"));
     std::string limits;
     for (const auto& [blocks, limiter] : {std::pair{q.by_registers, Limiter::registers}, std::pair{q.by_shared_memory, Limiter::shared_memory},
                                           std::pair{q.by_warps, Limiter::warps}, std::pair{q.by_blocks, Limiter::blocks}})
       if (blocks == q.blocks_per_sm) limits += (limits.empty() ? "" : " and ") + std::string(name_of(limiter));
-    line("  So {} an SM, limited by {}: {} of the warps an SM can hold.", counted(q.blocks_per_sm, "block"), limits, percent(q.warps_fraction));
+    line("  So {} an SM, limited by {}. Of the warps an SM can hold: {} x {} / {} = {}.", counted(q.blocks_per_sm, "block"), limits, q.blocks_per_sm, q.warps_per_block, cite("sm.warps"), percent(q.warps_fraction));
   }
 
   void traffic() {
     const Traffic& t = x_.traffic;
-    line("\nTraffic. A {}, B {}, D {}{}: what has to move at least once.", megabytes(t.a_bytes), megabytes(t.b_bytes), megabytes(t.d_bytes),
-         t.extra_bytes > 0 ? fmt::format(", C, bias and residual {}", megabytes(t.extra_bytes)) : "");
+    const std::string batch = p_.batch > 1 ? fmt::format(" x {}", p_.batch) : "";
+    line("\nTraffic, what has to move at least once. A: {} x {} x {} B{} = {}. B: {} x {} x {} B{} = {}. D: {} x {} x {} B{} = {}.{}", p_.m, p_.k, size_of(o_.a), batch, megabytes(t.a_bytes), p_.n, p_.k, size_of(o_.b), batch,
+         megabytes(t.b_bytes), p_.m, output_columns(o_, p_.n), size_of(o_.d), batch, megabytes(t.d_bytes), t.extra_bytes > 0 ? fmt::format(" C, bias and residual: {}.", megabytes(t.extra_bytes)) : "");
     const double sharers = sharers_of_a(machine_, c_, x_.concurrent);
-    line("  SMs ask L2 for A once a tile column ({} x {}{}) and for B once a tile row ({} x {}): {}.", x_.grid.tiles_n, megabytes(t.a_bytes),
-         sharers > 1 ? fmt::format(" / {}: blocks of an SM share what its L1 holds", number(sharers)) : "", x_.grid.tiles_m, megabytes(t.b_bytes), megabytes(t.l2_load_bytes));
-    const double once = (t.a_bytes + t.b_bytes) / double(p_.batch);
-    line("  One full wave reads {} of distinct bytes. L2 holds {} B, {} copies of each line; at that distance {} of what was read is found again: (1.5 C - distance) / (0.8 C) "
-         "with C = bytes / copies, from 0 to 1. Both operands whole ({}): {}.", megabytes(t.wave_bytes), cite("l2.bytes"), cite("l2.copies"), percent(l2_survival(t.wave_bytes, machine_.l2_bytes / machine_.l2_copies)),
-         megabytes(once), percent(l2_survival(once, machine_.l2_bytes / machine_.l2_copies)));
-    line("  Over all waves DRAM gives {}, so L2 answers {} of what is asked; DRAM takes {} of D.", megabytes(t.dram_load_bytes), percent(t.l2_hit_rate),
-         megabytes(t.dram_store_bytes));
-    line("  DRAM time: {} / ({} B/s x {}) = {}.", megabytes(t.dram_bytes()), cite("dram.bandwidth"), c_.family == Family::decode ? cite_decode("dram_efficiency") : cite("dram.efficiency"), microseconds(x_.dram_seconds));
+    line("  SMs ask L2 for A once a tile column{} and for B once a tile row: {} x {}{} + {} x {} = {}.", sharers > 1 ? " (the blocks of an SM share what its L1 holds)" : "", x_.grid.tiles_n, megabytes(t.a_bytes),
+         sharers > 1 ? fmt::format(" / {}", number(sharers)) : "", x_.grid.tiles_m, megabytes(t.b_bytes), megabytes(t.l2_load_bytes));
+    const double capacity = machine_.l2_bytes / machine_.l2_copies, once = (t.a_bytes + t.b_bytes) / double(p_.batch);
+    line("  One full wave reads {} and {} of tiles: {} of distinct bytes. L2 holds, with its copies of each line, {} B / {} = {}; at that distance min(1, max(0, (1.5 x {} - {}) / (0.8 x {}))) = {} of what was read is found again.",
+         counted(i64(t.wave_rows), "row"), counted(i64(t.wave_columns), "column"), megabytes(t.wave_bytes), cite("l2.bytes"), cite("l2.copies"), megabytes(capacity), megabytes(capacity), megabytes(t.wave_bytes), megabytes(capacity),
+         percent(l2_survival(t.wave_bytes, capacity)));
+    const double resident = l2_survival(once, capacity);
+    line("  Wave by wave, rows and columns that are new and those found no longer ({}) make {}. Both operands whole ({}) are found again to {}, so DRAM gives min({}, {}max({}, {:.3f} x {} + (1 - {:.3f}) x {})){} = {}: L2 answers {} of what is asked. DRAM takes {} of D.",
+         megabytes(t.again_bytes), megabytes(t.by_waves_bytes), megabytes(once), percent(resident), megabytes(t.l2_load_bytes), p_.batch > 1 ? fmt::format("{} x ", p_.batch) : "", megabytes(once), resident, megabytes(once), resident,
+         megabytes(t.by_waves_bytes), t.extra_bytes > 0 ? fmt::format(" + {}", megabytes(t.extra_bytes)) : "", megabytes(t.dram_load_bytes), percent(t.l2_hit_rate), megabytes(t.dram_store_bytes));
+    line("  DRAM time: {} / ({} B/s x {}) = {}.", megabytes(t.dram_bytes()), cite("dram.bandwidth"),
+         c_.family == Family::decode && (x_.grid.tiles_m == 1 || decode_constants().dram_efficiency < machine_.dram_efficiency) ? cite_decode("dram_efficiency") : cite("dram.efficiency"), microseconds(x_.dram_seconds));
+  }
+
+  const char* tensor_key() const { return o_.a == DType::fp16 ? "sm.tensor_fp16" : "sm.tensor_bf16"; }
+  std::string longer_of_l2(const std::string& bytes, double clocks) {
+    return fmt::format("max({} / {} B/clk, {} x {} / ({} B/clk x {})) = {}", bytes, cite("l2.port_bytes_per_clock"), bytes, x_.busy_sms, cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(clocks));
   }
 
   void sm90_step() {
     const auto slabs = sm90::slabs(o_, c_);
     const double rows = std::min<double>(c_.tile_m, double(p_.m)) / c_.cluster_n, columns = std::min<double>(c_.tile_n, double(p_.n)) / c_.cluster_m;
+    const bool cluster = c_.cluster_m * c_.cluster_n > 1;
     line("\nOne step of {} along K on one SM, in SM clocks.", c_.tile_k);
-    line("  Tensor cores: 2 x {} x {} x {} FLOP / ({} x {}) = {}.", c_.tile_m, c_.tile_n, c_.tile_k, cite(o_.a == DType::fp16 ? "sm.tensor_fp16" : "sm.tensor_bf16"),
+    line("  Tensor cores: 2 x {} x {} x {} FLOP / ({} x {}) = {}.", c_.tile_m, c_.tile_n, c_.tile_k, cite(tensor_key()),
          cite("sm90.mma_efficiency"), number(x_.step_math));
-    line("  Shared memory: each of {} of 64 rows reads 64 + {} lines of {} B, TMA writes {} + {} beside them; the longer at {} B/clk: {}.", counted(c_.tile_m / 64, "band"), c_.tile_n,
-         128 * slabs, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
-    line("  L2: ({} + {}) x {} B{}; the SM's port gives {} B/clk, all {} SMs share {} x {} B/clk: {}.", number(rows), number(columns), c_.tile_k * size_of(o_.a),
-         c_.cluster_m * c_.cluster_n > 1 ? " (the shared tile comes once, by multicast)" : "", cite("l2.port_bytes_per_clock"), x_.busy_sms, cite("l2.bytes_per_clock"),
-         cite("l2.coalescing"), number(x_.step_l2));
-    line("  Latency: a load takes ({} + {}) x {} under load, covered by {}: {}.", cite("latency.dram"), cite("latency.tma"), cite("latency.load"),
-         counted(c_.stages - 1, "stage"), number(x_.step_latency));
-    line("  Barriers and issue: {} + {} of 128 B x {} = {}.", cite("sm90.step_clocks"), counted(slabs, "slab"), cite("sm90.slab_clocks"), number(x_.step_issue));
-    line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more){}.", number(x_.step),
-         c_.cluster_m * c_.cluster_n > 1 ? fmt::format(" and {} to meet in the cluster", cite("sm90.cluster_step_clocks")) : "");
+    line("  Shared memory: each of {} of 64 rows reads 64 + {} lines of {} B, TMA writes {} + {} beside them; the longer: max({} x (64 + {}), {} + {}) x {} B / {} B/clk = {}.", counted(c_.tile_m / 64, "band"), c_.tile_n,
+         128 * slabs, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, c_.tile_m / 64, c_.tile_n, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, 128 * slabs, cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
+    line("  L2, by the SM's port or by all {} busy SMs together{}: {}.", x_.busy_sms, cluster ? " (the shared tile comes once, by multicast)" : "",
+         longer_of_l2(fmt::format("({} + {}) x {} B", number(rows), number(columns), c_.tile_k * size_of(o_.a)), x_.step_l2));
+    line("  Latency, of a load under load, covered by all stages but one: ({} + {}) x {} / {} = {}.", cite("latency.dram"), cite("latency.tma"), cite("latency.load"), c_.stages - 1, number(x_.step_latency));
+    line("  Barriers and issue, with {} of 128 B: {} + {} x {} = {}.", counted(slabs, "slab"), cite("sm90.step_clocks"), slabs, cite("sm90.slab_clocks"), number(x_.step_issue));
+    line("  Together{}: norm({}, {}, {}, {}, {}){} = {}. norm() is {}.", cluster ? ", and to meet in the cluster" : "", number(x_.step_math), number(x_.step_shared), number(x_.step_l2), number(x_.step_latency), number(x_.step_issue),
+         cluster ? fmt::format(" + {}", cite("sm90.cluster_step_clocks")) : "", number(x_.step), kNorm);
   }
 
   // Of the constants for plain or for dependent launch.
   std::string cite_decode(const char* name) { return cite(fmt::format("{}.{}", conditions_.dependent ? "decode_dependent" : "decode", name).c_str()); }
+  const decltype(Machine::decode)& decode_constants() const { return conditions_.dependent ? machine_.decode_dependent : machine_.decode; }
 
   void decode_work() {
-    line("\nWork. Tiles of {} rows by {} columns{}: ceil({}/{}) x ceil({}/{}){} = {}.", c_.tile_m, x_.tile_columns,
-         x_.tile_columns < c_.tile_n ? fmt::format(" (of {} that fit, so that SMs share B evenly)", c_.tile_n) : "", p_.m, c_.tile_m, p_.n, x_.tile_columns,
-         p_.batch > 1 ? fmt::format(" x {} batches", p_.batch) : "", x_.tiles);
+    line("\nWork. Tiles of {} rows by {} columns{}: ceil({} / {}) x ceil({} / {}){} = {}.", c_.tile_m, x_.tile_columns,
+         x_.tile_columns < c_.tile_n ? fmt::format(" (of {} that fit: with so many the busiest SM reads the fewest rows of B)", c_.tile_n) : "", p_.m, c_.tile_m, p_.n, x_.tile_columns,
+         p_.batch > 1 ? fmt::format(" x {}", p_.batch) : "", x_.tiles);
     if (c_.split_k > 1)
       line("  A cluster of {} blocks takes a tile, each a slice of K. {} clusters run at once on {} SMs, in {}.", c_.split_k, x_.concurrent, machine_.sms, counted(x_.rounds, "wave"));
     else
       line("  {} run at once, {} an SM on {} of {} SMs; the busiest walks {}.", counted(x_.concurrent, "block"), x_.blocks_on_sm, x_.busy_sms, machine_.sms, counted(x_.rounds, "tile"));
-    line("  A block takes ceil(ceil({}/{})/{}) x {} = {} of {} along K.", p_.k, decode::kSliceUnit, c_.split_k, decode::kSliceUnit / c_.tile_k, counted(x_.steps, "step"), c_.tile_k);
+    line("  The steps of {} that a block takes along K: ceil(ceil({} / {}) / {}) x {} = {}.", c_.tile_k, p_.k, decode::kSliceUnit, c_.split_k, decode::kSliceUnit / c_.tile_k, x_.steps);
+    multiplied(fmt::format("{} x {} x {} x 2 x {} x {} x {} FLOP", x_.tiles, c_.split_k, x_.steps, c_.tile_m, c_.tile_n, c_.tile_k));
   }
 
   void decode_step() {
     line("\nOne step of {} along K of the {} on one SM, in SM clocks{}.", c_.tile_k, counted(x_.blocks_on_sm, "block"),
          conditions_.dependent ? " (a chain of dependent launches, weights ready)" : "");
-    line("  Latency: a stage is busy for {} from its load to its release, covered by {}: {}.", cite_decode("latency_clocks"), counted(c_.stages - 1, "stage"), number(x_.step_latency));
-    line("  L2: {} x ({} + {}) x {} x {} B; the SM's port gives {} B/clk, all {} SMs share {} x {} B/clk: {}.", x_.blocks_on_sm, x_.tile_columns, c_.tile_m, c_.tile_k,
-         size_of(o_.a), cite("l2.port_bytes_per_clock"), x_.busy_sms, cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
-    line("  Tensor cores: {} x 2 x {} x {} x {} FLOP / {} = {}. Shared memory: {} x ({} + {} x {}) x {} x {} B at {} B/clk: {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k,
-         cite(o_.a == DType::fp16 ? "sm.tensor_fp16" : "sm.tensor_bf16"), number(x_.step_math), x_.blocks_on_sm, c_.tile_n, decode::bands(c_), c_.tile_m, c_.tile_k,
-         size_of(o_.a), cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
+    line("  Latency, of a stage from its load to its release, covered by all stages but one: {} / {} = {}.", cite_decode("latency_clocks"), c_.stages - 1, number(x_.step_latency));
+    line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(fmt::format("{} x ({} + {}) x {} x {} B", x_.blocks_on_sm, x_.tile_columns, c_.tile_m, c_.tile_k, size_of(o_.a)), x_.step_l2));
+    line("  Tensor cores: {} x 2 x {} x {} x {} FLOP / {} = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite(tensor_key()), number(x_.step_math));
+    line("  Shared memory: {} x ({} + {} x {}) x {} x {} B / {} B/clk = {}.", x_.blocks_on_sm, c_.tile_n, decode::bands(c_), c_.tile_m, c_.tile_k, size_of(o_.a), cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
   }
 
   void decode_epilogue() {
-    line("\nThe way out, in SM clocks. {} fixed{}, {} for each of min({}, {}) stages of 128 elements that a full ring still has to multiply, and {} a round of as many rows as the threads finish at once ({} of it for tiles before a block's last): {}.",
-         cite_decode("epilogue_clocks"), x_.epilogue_fixed > 0 && (o_.has_c || o_.has_bias || o_.has_residual) ? fmt::format(" and {} for the epilogue's operands", cite("latency.dram")) : "",
-         cite_decode("stage_clocks"), c_.stages, x_.steps, cite_decode("round_clocks"), cite_decode("round_shown"), number(x_.epilogue));
+    const bool operands = o_.has_c || o_.has_bias || o_.has_residual;
+    const i64 before = c_.split_k > 1 ? 0 : x_.rounds - 1;
+    const double rounds = x_.epilogue_issue / decode_constants().round_clocks / (1 + decode_constants().round_shown * double(before));
+    line("\nThe way out, in SM clocks: a fixed part, the 128s of K of a full ring that are still to be multiplied{}, and {} of as many rows as the threads finish at once (a share of them for each of the {} before a block's last): {} + {} x min({}, {}) x {} / {}{} + {} x {} x (1 + {} x {}) = {}.",
+         operands ? ", the epilogue's operands" : "", counted(number(rounds), "round"), counted(before, "tile"), cite_decode("epilogue_clocks"), cite_decode("stage_clocks"), c_.stages, x_.steps, c_.tile_k, decode::kSliceUnit,
+         operands ? fmt::format(" + {}", cite("latency.dram")) : "", cite_decode("round_clocks"), number(rounds), cite_decode("round_shown"), before, number(x_.epilogue));
     if (c_.split_k > 1)
-      line("  Partial sums to their owners: {} and {} a KiB that a block sends: {}.", cite_decode("exchange_clocks"), cite_decode("exchange_clocks_per_kib"), number(x_.exchange));
+      line("  Partial sums to their owners, by the KiB that a block sends: {} + {} x min({}, {}) x {} x 4 x ({} - 1) / {} / 1024 = {}.", cite_decode("exchange_clocks"), cite_decode("exchange_clocks_per_kib"), p_.m, c_.tile_m, c_.tile_n,
+           c_.split_k, c_.split_k, number(x_.exchange));
   }
 
   void decode_together() {
-    const double walked = double(x_.steps) * double(x_.rounds) / x_.clock;
-    line("\nTogether. Launch {} s; then DRAM {}, latency {}, L2 {}, tensor cores {} and shared memory {}, which overlap: the sum of their powers of {}, to the power of 1/{}; then the way out {}{}: {} in all.",
-         cite_decode("launch"), microseconds(x_.dram_seconds), microseconds(walked * x_.step_latency), microseconds(walked * x_.step_l2),
-         microseconds(walked * x_.step_math), microseconds(walked * x_.step_shared), cite_decode("power"), number(x_.power), microseconds((x_.epilogue + x_.exchange) / x_.clock),
-         x_.more_waves > 0 ? fmt::format(", and {} s for each further wave of clusters", cite_decode("wave")) : "", microseconds(x_.forecast.seconds));
+    const auto walked = [&](const char* what, double clocks) {
+      const double seconds = double(x_.steps) * double(x_.rounds) * clocks / x_.clock;
+      line("  {}: {} x {} x {} clk / {} MHz = {}.", what, x_.rounds, x_.steps, number(clocks), number(x_.clock / 1e6), microseconds(seconds));
+      return microseconds(seconds);
+    };
+    line("\nTogether. Over all steps{}:", x_.rounds > 1 ? " of all tiles of a block" : "");
+    const std::string latency = walked("Latency", x_.step_latency), l2 = walked("L2", x_.step_l2), math = walked("Tensor cores", x_.step_math), shared = walked("Shared memory", x_.step_shared);
+    const std::string p = number(x_.power);
+    line("  With DRAM they overlap: the sum of their powers of {} to the power of 1/{}; before it the launch, after it the way out{}: {} s + ({} ^ {} + {} ^ {} + {} ^ {} + {} ^ {} + {} ^ {}) ^ (1 / {}) + {} clk / {} MHz{} = {}.",
+         cite_decode("power"), p, x_.more_waves > 0 ? ", and further waves of clusters" : "", cite_decode("launch"), microseconds(x_.dram_seconds), p, latency, p, l2, p, math, p, shared, p, p, number(x_.epilogue + x_.exchange),
+         number(x_.clock / 1e6), x_.more_waves > 0 ? fmt::format(" + {} x {} s", number(x_.more_waves / decode_constants().wave_seconds), cite_decode("wave")) : "", microseconds(x_.forecast.seconds));
   }
 
+  // What a step takes of each unit, all in one.
+  void step_together() {
+    line("  Together: norm({}, {}, {}, {}, {}) = {}. norm() is {}.", number(x_.step_math), number(x_.step_shared), number(x_.step_issue), number(x_.step_l2), number(x_.step_latency), number(x_.step), kNorm);
+  }
+  // Bytes that one block's step asks of L2.
+  std::string step_bytes() const { return fmt::format("{} x (min({}, {}) x {} + min({}, {}) x {}) x {} B", x_.blocks_on_sm, c_.tile_m, p_.m, size_of(o_.a), c_.tile_n, p_.n, size_of(o_.b), c_.tile_k); }
+
   void ffma_step() {
-    line("\nOne step of {} along K of the {} on one SM, in SM clocks.", c_.tile_k, counted(x_.blocks_on_sm, "block"));
-    line("  FP32 cores: {} x 2 x {} x {} x {} FLOP / {} = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite("sm.fp32_rate"), number(x_.step_math));
-    line("  Issue and registers: {} multiply-adds a thread, {:.2f} clocks of the register file each, its loads and stores, from {} schedulers: {}.", c_.thread_m * c_.thread_n * c_.tile_k / c_.split_k,
-         ffma::register_clocks(c_), cite("sm.schedulers"), number(x_.step_issue));
-    line("  Shared memory: {}. L2: port {} B/clk, all SMs {} x {} B/clk: {}.", number(x_.step_shared), cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
-    line("  One block alone: a barrier ({}) and the longer of its multiply and a load ({} clk x {}): {}.", cite("simt.step_clocks"), cite("latency.dram"), kFp32LatencyLoad, number(x_.step_latency));
-    line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more).", number(x_.step));
+    const FfmaWarp w = ffma_warp(machine_, o_, c_);
+    const int warps = ffma::warps(c_), each = int(ceil_div(i64(x_.blocks_on_sm) * warps, i64(machine_.schedulers)));
+    line("\nOne step of {} along K of the {} on one SM, in SM clocks. Each of {} schedulers has {}.", c_.tile_k, counted(x_.blocks_on_sm, "block"), cite("sm.schedulers"), counted(each, "warp"));
+    line("  FP32 cores, {} a thread: {} x {} x {} x {} / {} = {}.", counted(i64(w.multiplies), "multiply-add"), each, number(w.multiplies), 64, machine_.schedulers, cite("sm.fp32_rate"), number(x_.step_math));
+    line("  Issue and registers: of a warp its multiply-adds, {} clk of the register file each, {} from and {} to shared memory, {} from global memory with its addresses, and the loop: {} x {} + {} + {} + {} x {} + {} = {}. Of all: {} x {} = {}.",
+         fmt::format("{:.3f}", w.multiply_clocks), counted(number(w.loads), "load"), counted(number(w.stores), "store"), counted(number(w.units), "load"), number(w.multiplies), fmt::format("{:.3f}", w.multiply_clocks), number(w.loads), number(w.stores),
+         number(w.units), number(w.unit_clocks), number(w.loop_clocks), number(w.clocks), each, number(w.clocks), number(x_.step_issue));
+    line("  Shared memory and L1, wavefronts and lines of a warp: {} x {} x ({} + {}) x 32 / {} = {}.", x_.blocks_on_sm, warps, number(w.wavefronts), number(w.lines), cite("sm.lsu_lanes"), number(x_.step_shared));
+    line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(step_bytes(), x_.step_l2));
+    line("  One block alone, the longer of a load and its multiply, half a tile's barriers and a read of shared memory: max({} x {}, {} x {}) + {} / 2 + {} = {}.", cite("latency.dram"), kFp32LatencyLoad, number(w.clocks),
+         ceil_div(i64(warps), i64(machine_.schedulers)), cite("simt.step_clocks"), cite("latency.shared"), number(x_.step_latency));
+    step_together();
   }
 
   void gemv_step() {
-    line("\nOne step of {} along K of the {} on one SM, in SM clocks.", gemv::kStep * c_.split_k, counted(x_.blocks_on_sm, "block"));
-    line("  Instructions: {} multiply-adds a lane and {} loads of 16 bytes, from {} schedulers: {}.", 4 * c_.tile_m * c_.tile_n, c_.tile_m + c_.tile_n, cite("sm.schedulers"), number(x_.step_issue));
-    line("  L1: those loads through {} lanes a clock: {}. L2: port {} B/clk, all SMs {} x {} B/clk: {}.", cite("sm.lsu_lanes"), number(x_.step_shared), cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"),
-         cite("l2.coalescing"), number(x_.step_l2));
-    line("  One load: {} clk x {}: {}.", cite("latency.dram"), cite("latency.load"), number(x_.step_latency));
-    line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more).", number(x_.step));
+    const int warps = c_.split_k, sums = c_.tile_m * c_.tile_n, loads = c_.tile_m + c_.tile_n;
+    const std::string multiply = fmt::format("4 x {} x 64 x {} / {}", sums, machine_.schedulers, cite("sm.fp32_rate"));
+    line("\nOne step of {} along K of the {} on one SM, in SM clocks.", gemv::kStep * warps, counted(x_.blocks_on_sm, "block"));
+    line("  FP32 cores: {} x {} x {} / {} = {}.", x_.blocks_on_sm, warps, multiply, cite("sm.schedulers"), number(x_.step_math));
+    line("  Instructions, of a lane its multiply-adds, {} of 16 bytes with their addresses, and the loop: {} x {} x ({} + {} x {} + {}) / {} = {}.", counted(i64(loads), "load"), x_.blocks_on_sm, warps, multiply, loads, number(1 + kAddressInstructions),
+         number(kGemvLoopInstructions), cite("sm.schedulers"), number(x_.step_issue));
+    line("  L1, those loads: {} x {} x {} x 4 x 32 / {} = {}.", x_.blocks_on_sm, warps, loads, cite("sm.lsu_lanes"), number(x_.step_shared));
+    line("  L2, by the SM's port or, B alone, by all {} busy SMs together: {} x max({} x 4 B x {} / {} B/clk, {} x 4 B x {} x {} / ({} B/clk x {})) = {}.", x_.busy_sms, x_.blocks_on_sm, loads, gemv::kStep * warps, cite("l2.port_bytes_per_clock"), c_.tile_n,
+         gemv::kStep * warps, x_.busy_sms, cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
+    line("  One load under load, and the multiply: {} x {} + 4 x {} = {}.", cite("latency.dram"), cite("latency.load"), sums, number(x_.step_latency));
+    step_together();
   }
 
   void simt_step() {
-    line("\nOne step of {} along K of the {} on one SM, in SM clocks.", c_.tile_k, counted(x_.blocks_on_sm, "block"));
-    line("  FP32 cores: {} x 2 x {} x {} x {} FLOP / ({} x {}) = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite("sm.fp32_rate"), cite("simt.efficiency"),
-         number(x_.step_math));
-    line("  Shared memory: {} 16-byte loads a thread, and the stores of both tiles, through {} lanes a clock: {}.", c_.tile_k * (c_.thread_m + c_.thread_n) / 4,
-         cite("sm.lsu_lanes"), number(x_.step_shared));
-    line("  Instructions: {} multiply-adds a thread, its loads, and {} for each global load, from {} schedulers: {}.", c_.thread_m * c_.thread_n * c_.tile_k,
-         cite("simt.load_instructions"), cite("sm.schedulers"), number(x_.step_issue));
-    line("  L2: port {} B/clk, all SMs {} x {} B/clk: {}.", cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
+    const int threads = simt::threads(c_), warps = threads / 32;
+    const i64 of_a = ceil_div(i64(c_.tile_m) * c_.tile_k, i64(threads)), of_b = ceil_div(i64(c_.tile_n) * c_.tile_k, i64(threads)), wide = i64(c_.tile_k) * (c_.thread_m + c_.thread_n) / 4;
+    const double deposit = simt_deposit_wavefronts(c_, o_.transpose_a, c_.tile_m, simt::a_pitch(c_)) * double(of_a) + simt_deposit_wavefronts(c_, o_.transpose_b, c_.tile_n, simt::b_pitch(c_)) * double(of_b);
+    const std::string efficiency = cite("simt.efficiency");
+    line("\nOne step of {} along K of the {} on one SM, in SM clocks. A warp loads {} times from global memory, deposits that in shared memory in {} and reads {} of 16 bytes a thread.", c_.tile_k, counted(x_.blocks_on_sm, "block"), of_a + of_b,
+         counted(number(deposit), "wavefront"), counted(wide, "piece"));
+    line("  FP32 cores: {} x 2 x {} x {} x {} FLOP / ({} x {}) = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite("sm.fp32_rate"), efficiency, number(x_.step_math));
+    line("  Shared memory and L1: {} x {} x ({} x 4 + {} + {}) x 32 / {} / {} = {}.", x_.blocks_on_sm, warps, wide, number(deposit), of_a + of_b, cite("sm.lsu_lanes"), efficiency, number(x_.step_shared));
+    line("  Instructions: {} x {} x ({} x {} x {} + {} + {} x ({} + 2)) / {} / {} = {}.", x_.blocks_on_sm, warps, c_.thread_m, c_.thread_n, c_.tile_k, wide, of_a + of_b, cite("simt.load_instructions"), cite("sm.schedulers"), efficiency,
+         number(x_.step_issue));
+    line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(step_bytes(), x_.step_l2));
     const bool converts = size_of(o_.a) < 4 || size_of(o_.b) < 4;
-    line("  One block alone: two barriers ({}), its stores, and {} a load in flight ({} clk x {}): {}.", cite("simt.step_clocks"),
-         converts ? "its multiply after" : "the longer of its multiply and", cite("latency.dram"), cite("latency.load"), number(x_.step_latency));
-    line("  Together {} (sixteenth root of the sum of sixteenth powers: the longest, or a little more).", number(x_.step));
+    const std::string wait = fmt::format("{} x {}", cite("latency.dram"), cite("latency.load")), busy = number(std::max({x_.step_math, x_.step_shared, x_.step_issue}) / x_.blocks_on_sm);
+    line("  One block alone, its barriers, {}, its deposit and a read of shared memory: {} + {} + {} x {} x 32 / {} + {} = {}.", converts ? "a load under load, then its multiply" : "the longer of a load under load and its multiply", cite("simt.step_clocks"),
+         converts ? wait + " + " + busy : fmt::format("max({}, {})", wait, busy), warps, number(deposit), cite("sm.lsu_lanes"), cite("latency.shared"), number(x_.step_latency));
+    step_together();
   }
 
+  // By which unit the epilogue of one tile takes how long.
   void epilogue() {
-    line("\nEpilogue of one tile, in SM clocks: {}.", number(x_.epilogue));
-    line("  Instructions {}, shared memory {}, stores to L2 {}, and {} fixed{}.", number(x_.epilogue_issue), number(x_.epilogue_shared), number(x_.epilogue_store),
-         number(x_.epilogue_fixed),
-         c_.family == Family::sm90 && sm90::stores_by_tma(o_)
-             ? fmt::format(" ({} of D, {} each)", counted(sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), "chunk"), cite("sm90.chunk_clocks"))
-             : "");
-    if (c_.family == Family::sm90 && !sm90::stores_by_tma(o_))
-      line("  Threads write D, because {}: {} clk a warp-wide store.", why_threads_store(o_), cite("sm90.direct_store_clocks"));
-    line("  {}", c_.schedule == Schedule::pingpong
-                     ? fmt::format("Ping-pong: it runs under the other warpgroup's multiply; {} of it show, a tile.", number(x_.epilogue_exposed))
-                     : fmt::format("{} of it show, a tile{}.", number(x_.epilogue_exposed),
-                                   x_.epilogue_exposed < x_.epilogue ? ": under the rest the ring fills up for a loop that waits for its tiles" : ""));
-    line("  The busiest block: {} x ({} x {} + {} + {}) = {} clk.", counted(x_.rounds, "tile"), counted(x_.steps, "step"), number(x_.step), number(x_.tile_clocks),
-         number(x_.core_clocks / double(x_.rounds) - double(x_.steps) * x_.step - x_.tile_clocks), number(x_.core_clocks));
+    const bool sm90 = c_.family == Family::sm90, tma = sm90 && sm90::stores_by_tma(o_);
+    const double instructions = epilogue_instructions(o_);
+    const std::string d = fmt::format("min({}, {}) x min({}, {}) x {} B", c_.tile_m, p_.m, c_.tile_n, p_.n, size_of(o_.d)), schedulers = cite("sm.schedulers");
+    const int blocks = x_.blocks_on_sm, values = c_.tile_m * c_.tile_n;
+    line("\nEpilogue of one tile{}, in SM clocks.", sm90 || blocks == 1 ? "" : " of each block of an SM");
+    if (sm90) {
+      const int warps = 4 * (c_.schedule == Schedule::pingpong ? 1 : sm90::consumer_warpgroups(c_)), each = sm90::accumulators_per_thread(c_);
+      line("  Instructions: {} x {} x {} / {} = {}.", each, number(instructions), warps, schedulers, number(x_.epilogue_issue));
+      if (tma) {
+        line("  Shared memory, in and out: 2 x {} x {} x {} B / {} B/clk = {}.", c_.tile_m, c_.tile_n, size_of(o_.d), cite("sm.shared_bytes_per_clock"), number(x_.epilogue_shared));
+        line("  Stores, of the SM or of all: max({} / {} B/clk, {} x {} / {} B/clk) = {}.", d, cite("sm90.store_bytes_per_clock"), d, x_.busy_sms, cite("l2.bytes_per_clock"), number(x_.epilogue_store));
+        line("  Fixed, for {} of D: {} x {} = {}.", counted(sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), "chunk"), sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), cite("sm90.chunk_clocks"), number(x_.epilogue_fixed));
+      } else {
+        line("  Threads write D, because {}: {} x {} x {} = {}.", why_threads_store(o_), each, warps, cite("sm90.direct_store_clocks"), number(x_.epilogue_store));
+        if (x_.epilogue_fixed > 0) line("  Its operands: {} x {} = {}.", sm90::bands_per_warpgroup(c_), cite("sm90.operand_clocks"), number(x_.epilogue_fixed));
+      }
+    } else if (c_.family == Family::simt) {
+      line("  Instructions: {} x {} x {} x ({} + 6) x {} / {} = {}.", blocks, c_.thread_m, c_.thread_n, number(instructions), simt::threads(c_) / 32, schedulers, number(x_.epilogue_issue));
+      line("  Stores, a sector each or by all SMs: {} x max({} x {} x {} x 4, {} x {} / {} B/clk) = {}.", blocks, c_.thread_m, c_.thread_n, simt::threads(c_) / 32, d, x_.busy_sms, cite("l2.bytes_per_clock"), number(x_.epilogue_store));
+    } else if (c_.family == Family::ffma) {
+      line("  Instructions: {} x {} / 32 x ({} + {}) / {} = {}.", blocks, values, number(instructions), number(kFfmaStoreInstructions), schedulers, number(x_.epilogue_issue));
+      if (c_.split_k > 1) line("  Sums over the groups of warps, through shared memory: {} x {} / 32 x 2 x {} = {}.", blocks, values, c_.split_k, number(x_.epilogue_shared));
+      line("  Stores, of the SM or of all: {} x max({} / 32 x 2, {} x {} / {} B/clk) = {}.", blocks, values, d, x_.busy_sms, cite("l2.bytes_per_clock"), number(x_.epilogue_store));
+    } else {
+      line("  Instructions: {} x {} x (2 x {} + 12 + {}) / {} = {}.", blocks, values, c_.split_k, number(instructions), schedulers, number(x_.epilogue_issue));
+      line("  Sums over warps and lanes, through shared memory: {} x {} x (2 x {} + 5) = {}.", blocks, values, c_.split_k, number(x_.epilogue_shared));
+    }
+    if (!sm90 && x_.epilogue_fixed > 0) {
+      const bool barriers = (c_.family == Family::ffma && c_.split_k > 1) || c_.family == Family::gemv, operands = o_.has_c || o_.has_residual;
+      line("  Fixed, for {}: {}{}{} = {}.", barriers ? operands ? "barriers and operands" : "barriers" : "operands", barriers ? cite("simt.step_clocks") : "", barriers && operands ? " + " : "", operands ? cite("latency.dram") : "", number(x_.epilogue_fixed));
+    }
+    line("  Together: norm({}, {}, {}) + {} = {}.", number(x_.epilogue_issue), number(x_.epilogue_shared), number(x_.epilogue_store), number(x_.epilogue_fixed), number(x_.epilogue));
+    shown();
+  }
+
+  // How much of the epilogue shows, and the busiest block.
+  void shown() {
+    const std::string whole = number(x_.epilogue), fixed = number(x_.epilogue_fixed);
+    std::string tile = c_.family == Family::gemv ? "0" : fmt::format("{}{}", c_.family == Family::ffma ? "2 x " : "", cite("latency.dram")), start = c_.family == Family::gemv ? "" : ", the first loads of a tile";
+    double each = x_.epilogue_exposed;  // in each tile's time below
+    if (c_.family == Family::sm90) {
+      const bool cluster = c_.cluster_m * c_.cluster_n > 1;
+      tile = cite("sm90.tile_clocks") + (cluster ? " + " + cite("sm90.cluster_tile_clocks") : ""), start = cluster ? ", a tile's fixed part and its meeting of the cluster" : ", a tile's fixed part";
+      const std::string multiply = fmt::format("{} x {} + {}", x_.steps, number(x_.step), tile);
+      if (c_.schedule == Schedule::pingpong) {
+        each = x_.epilogue_exposed - x_.epilogue / double(x_.rounds);
+        line("  Ping-pong: it runs under the other warpgroup's multiply, {} ({}); a pair of tiles takes the longer of two multiplies and of one with its epilogue. A tile shows max(0, ({} - {}) / 2) = {}, the last one all.", number(double(x_.steps) * x_.step + x_.tile_clocks),
+             multiply, whole, number(double(x_.steps) * x_.step + x_.tile_clocks), number(each));
+      } else {
+        const double gain = x_.step - norm(x_.step_math, x_.step_shared, x_.step_issue) - (cluster ? machine_.sm90.cluster_step_clocks : 0);
+        line("  It shows but for what the ring gains meanwhile, {} a step with its tiles already there: {} - min({}, {} x min({}, {})) x ({} - 1) / {} = {}.", number(gain), whole, whole, number(gain), c_.stages, x_.steps, x_.rounds, x_.rounds, number(each));
+      }
+    } else if (c_.family != Family::simt && x_.blocks_on_sm > 1) {
+      line("  Half of what is not fixed runs beside another block's multiply, so it shows {} + ({} - {}) / 2 = {}.", fixed, whole, fixed, number(each));
+    }
+    const bool last = c_.schedule == Schedule::pingpong && c_.family == Family::sm90;
+    line("  The busiest block, {}{} and what shows of the epilogue{}: {} x ({} x {} + {} + {}){} = {} clk.", counted(x_.rounds, "tile"), start, last ? ", and the last one's" : "", x_.rounds, x_.steps, number(x_.step), tile, number(each),
+         last ? " + " + whole : "", number(x_.core_clocks));
   }
 
   void clock() {
     line("\nClock. {} MHz of at most {} MHz.", number(x_.clock / 1e6), cite("clock.boost"));
     if (conditions_.regime != Regime::sustained) return;
-    line("  Board power there: {} W, limit {} W: idle {} W, {} J a FLOP (padding {}), {} J a B of L2, {} J a clock of a busy SM, all "
-         "three times V squared with V = 1 - {} (1 - f/boost), and {} J a B of DRAM. {}", number(x_.watts), cite("power.limit"),
-         cite("power.idle"), cite(conditions_.data == Data::zeros ? "power.zero_flop" : "power.flop"), cite("power.zero_flop"), cite("power.l2"), cite("power.clock"), cite("power.voltage_slope"), cite("power.dram"),
-         x_.watts >= 0.995 * machine_.power_limit ? "The limit binds: the clock is where it is just met." : "The limit does not bind.");
+    const Energy e = energy_of(machine_, p_, conditions_, c_.family, x_);
+    const bool tensor = needs_hopper(c_.family);
+    const double real = flop_count(p_), padding = std::max(0.0, x_.flops_executed - real), voltage = 1 - machine_.voltage_slope * (1 - x_.clock / (machine_.boost_mhz * 1e6));
+    line("  Clocks of busy SMs: {} x {} x {} / ({} x {}) = {}.", number(x_.core_clocks), x_.busy_sms, x_.tiles, x_.rounds, x_.concurrent, number(x_.busy_clocks()));
+    line("  Energy at boost, of {}, L2 and busy SMs: {}{} x {} J + {} x {} J = {} mJ.", tensor ? "products, products of padding" : "multiply-adds (little: none counted)",
+         tensor ? fmt::format("{} GFLOP x {} J + {} GFLOP x {} J + ", number(real / 1e9), cite(conditions_.data == Data::zeros ? "power.zero_flop" : "power.flop"), number(padding / 1e9), cite("power.zero_flop")) : std::string(),
+         megabytes(x_.traffic.l2_bytes()), cite("power.l2"), number(x_.busy_clocks()), cite("power.clock"), number(e.on_chip * 1e3));
+    line("  It goes with the square of the voltage, whose share of boost's is 1 - {} x (1 - {} MHz / {} MHz) = {:.4f}; beside it DRAM: {} x {} J = {} mJ.", cite("power.voltage_slope"), number(x_.clock / 1e6), number(machine_.boost_mhz), voltage,
+         megabytes(x_.traffic.dram_bytes()), cite("power.dram"), number(e.off_chip * 1e3));
+    line("  Board power, with what idles: {} W + ({} mJ x {:.4f} x {:.4f} + {} mJ) / {} = {} W, limit {} W. {}", cite("power.idle"), number(e.on_chip * 1e3), voltage, voltage, number(e.off_chip * 1e3), microseconds(x_.forecast.seconds), number(x_.watts),
+         cite("power.limit"), x_.watts >= 0.995 * machine_.power_limit ? "The limit binds: the clock is where it is just met." : "The limit does not bind.");
   }
 
   void together() {
-    line("\nTogether. Launch {} s, start of the kernel and first load {} clk = {}, busiest block {}, DRAM {}.", cite("launch.graph"), number(x_.fill),
-         microseconds(x_.fill_seconds), microseconds(x_.core_seconds), microseconds(x_.dram_seconds));
+    const std::string clock = number(x_.clock / 1e6), block = microseconds(x_.core_seconds), dram = microseconds(x_.dram_seconds), fill = microseconds(x_.fill_seconds);
+    line("\nTogether. The start of the kernel and its first load: ({} + {}{}) / {} MHz = {}. The busiest block: {} clk / {} MHz = {}.", cite(c_.family == Family::sm90 ? "sm90.fill_clocks" : "simt.fill_clocks"), cite("latency.dram"),
+         c_.family == Family::sm90 ? " + " + cite("latency.tma") : "", clock, fill, number(x_.core_clocks), clock, block);
+    const std::string ahead = fmt::format("{} s + {}", cite("launch.graph"), fill), last = number(1 - x_.full_share);
     if (x_.full_share < 1 && x_.rounds > 1)
-      line("  Block and DRAM overlap, in the full rounds ({} of the block's time, {} of DRAM's) and in the last one apart: {} in all.", percent(1 - 1.0 / double(x_.rounds)),
-           percent(x_.full_share), microseconds(x_.forecast.seconds));
-    else line("  Block and DRAM overlap: {} in all.", microseconds(x_.forecast.seconds));
+      line("  Block and DRAM overlap, in the rounds that fill the machine and apart from them in the last one: {} + norm({} x ({} - 1) / {}, {} x (1 - {})) + norm({} / {}, {} x {}) = {}.", ahead, block, x_.rounds, x_.rounds, dram, last, block, x_.rounds, dram,
+           last, microseconds(x_.forecast.seconds));
+    else line("  Block and DRAM overlap: {} + norm({}, {}) = {}.", ahead, block, dram, microseconds(x_.forecast.seconds));
   }
 
   void help() {
@@ -272,11 +376,34 @@ class Explanation : private Page {
   }
 
   void counters() {
-    std::string units;
-    for (const UnitShare& u : speed_of_light(machine_, o_, c_, p_, x_, x_.traffic)) units += fmt::format("{}{} {:.0f} %", units.empty() ? "" : ", ", name_of(u.unit), u.percent);
-    line("\nBusy units, over all SMs and the kernel without its launch, as Nsight Compute's speed of light would show them: {}. One above 60 % is what bounds the kernel.", units);
+    busy();
     line("\nCounters that Nsight Compute would show for one cold launch (= exact, ~ forecast):");
-    for (const ExpectedCounter& c : expected_counters(machine_, o_, c_, p_, x_)) verbatim(counter_line(c));
+    for (const ExpectedCounter& c : expected_counters(machine_, o_, c_, p_, x_)) verbatim(counter_line(c)), line("      {}", c.how);
+  }
+
+  // Each unit's work over what all of it could do in the kernel's time, as Nsight Compute's speed of light shows it.
+  void busy() {
+    const SpeedOfLight units = speed_of_light(machine_, o_, c_, p_, x_, x_.traffic);
+    const std::string kernel = microseconds(units.seconds()), mhz = number(x_.clock / 1e6), sms = cite("sm.count");
+    const Forecast& f = x_.forecast;
+    line("\nBusy units, over all SMs and the {} of the kernel without its launch, as Nsight Compute's speed of light would show them. One above 60 % is what bounds the kernel.", kernel);
+    const std::string share = fmt::format("{} / ({} x {}) x {} / {}", x_.tiles, x_.rounds, x_.concurrent, x_.busy_sms, sms) + (c_.family == Family::simt ? " x " + cite("simt.efficiency") : "");
+    for (const UnitShare& u : units) {
+      const std::string result = percent(u.percent / 100);
+      switch (u.unit) {
+        case Bound::dram: line("  DRAM: {} / ({} B/s x {}) = {}.", megabytes(x_.traffic.dram_bytes()), cite("dram.bandwidth"), kernel, result); break;
+        case Bound::l2: {
+          const double share = l2_lookups(machine_, c_, p_, x_.grid, x_.concurrent, x_.traffic).share;
+          line("  L2{}: {}{} / ({} B/clk x {} MHz x {}) = {}.", share < 1 ? ", requests that met nobody on their way" : "", megabytes(x_.traffic.l2_load_bytes), share < 1 ? " x " + cite("l2.lookups") : "", cite("l2.bytes_per_clock"), mhz, kernel, result);
+          break;
+        }
+        case Bound::tensor_cores:
+          line("  Tensor cores: {} GFLOP / ({}{} x {} x {} MHz x {}) = {}.", number(x_.flops_executed / 1e9), cite(tensor_key()), c_.family == Family::sm90 ? " x " + cite("sm90.mma_efficiency") : "", sms, mhz, kernel, result);
+          break;
+        case Bound::fp32_cores: line("  FP32 cores: {} GFLOP / ({} x {} x {} MHz x {}) = {}.", number(x_.flops_executed / 1e9), cite("sm.fp32_rate"), sms, mhz, kernel, result); break;
+        default: line("  {}: {} / {} x {} = {}.", u.unit == Bound::issue ? "Issue" : "Shared memory", microseconds(u.unit == Bound::issue ? f.issue : f.shared_memory), kernel, share, result); break;
+      }
+    }
   }
 
   const Machine& machine_;

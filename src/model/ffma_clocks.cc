@@ -10,44 +10,51 @@ namespace foretile {
 
 namespace {
 
-constexpr double kAddressInstructions = 3;   // a global load: its pointer moves on, half of a mask
 constexpr double kStepInstructions = 30;     // of a warp: stages, edges, the loop
 constexpr double kNarrowInstructions = 8;    // a unit of four elements that cannot be loaded at once, on top
-constexpr double kStoreInstructions = 3;     // an element of D: scaled, masked, a quarter of a store
 
 // What a warp's multiply takes of its scheduler: one clock, or more where a scheduler has fewer than 32 lanes.
 double multiply_clocks(const Machine& machine) { return 64.0 * machine.schedulers / machine.fp32_rate; }
 
 }  // namespace
 
+FfmaWarp ffma_warp(const Machine& machine, const Operation& o, const Configuration& c) {
+  const double of_a = ffma::units_each(c, c.tile_m), of_b = ffma::units_each(c, c.tile_n);
+  const bool wide = o.inputs == Alignment::tma;
+  FfmaWarp w;
+  w.multiplies = double(c.thread_m) * c.thread_n * c.tile_k / c.split_k;
+  w.multiply_clocks = std::max(ffma::register_clocks(c), multiply_clocks(machine));
+  w.loads = double(c.thread_m + c.thread_n) / 4 * c.tile_k / c.split_k;
+  w.stores = of_a * (o.transpose_a ? 1.0 : 4.0) + of_b * (o.transpose_b ? 1.0 : 4.0);
+  w.units = of_a + of_b;
+  w.unit_clocks = 1 + kAddressInstructions + (wide ? 0 : kNarrowInstructions);
+  w.loop_clocks = kStepInstructions;
+  w.clocks = w.multiplies * w.multiply_clocks + w.loads + w.stores + w.units * w.unit_clocks + w.loop_clocks;
+  w.wavefronts = w.loads * 2 + w.units * 4;  // pairs of lanes share words of a 16-byte load: two wavefronts
+  w.lines = w.units * (wide ? 16 : 64);      // each row of a unit is a line of its own
+  return w;
+}
+
 // Fills in the steps of one SM and the epilogue, in SM clocks; see Anatomy. A step is one of all the blocks of an SM.
 void ffma_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x) {
   const double warps = ffma::warps(c), blocks = x.blocks_on_sm;
   x.steps = ceil_div(p.k, c.tile_k);
-  const double multiplies = double(c.thread_m) * c.thread_n * c.tile_k / c.split_k;  // of a warp, a step
-  const double loads = double(c.thread_m + c.thread_n) / 4 * c.tile_k / c.split_k;
-  const double units = ffma::units_each(c, c.tile_m) + ffma::units_each(c, c.tile_n);
-  const double stores = ffma::units_each(c, c.tile_m) * (o.transpose_a ? 1.0 : 4.0) + ffma::units_each(c, c.tile_n) * (o.transpose_b ? 1.0 : 4.0);
-  const bool wide = o.inputs == Alignment::tma;
-  const double warp = multiplies * std::max(ffma::register_clocks(c), multiply_clocks(machine)) + loads + stores + units * (1 + kAddressInstructions + (wide ? 0 : kNarrowInstructions)) + kStepInstructions;
-  // Pairs of lanes share words of a 16-byte load: two wavefronts.
-  const double wavefronts = loads * 2 + ffma::units_each(c, c.tile_m) * 4.0 + ffma::units_each(c, c.tile_n) * 4.0;
-  const double lines = units * (wide ? 16 : 64);  // each row of a unit is a line of its own
+  const FfmaWarp w = ffma_warp(machine, o, c);
   const double rows = std::min<double>(c.tile_m, double(p.m)), columns = std::min<double>(c.tile_n, double(p.n));
   const double bytes = (rows + columns) * 4 * c.tile_k;
 
   const double on_a_scheduler = std::ceil(blocks * warps / machine.schedulers);  // warps of the fullest one
-  x.step_math = on_a_scheduler * multiplies * multiply_clocks(machine);
-  x.step_issue = on_a_scheduler * warp;
-  x.step_shared = blocks * warps * (wavefronts + lines) * 32 / machine.lsu_lanes;
+  x.step_math = on_a_scheduler * w.multiplies * multiply_clocks(machine);
+  x.step_issue = on_a_scheduler * w.clocks;
+  x.step_shared = blocks * warps * (w.wavefronts + w.lines) * 32 / machine.lsu_lanes;
   x.step_l2 = blocks * std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
   // A block alone: what it asked for before the barrier must have come when its multiply is done.
-  const double alone = warp * double(ceil_div(i64(warps), i64(machine.schedulers)));
+  const double alone = w.clocks * double(ceil_div(i64(warps), i64(machine.schedulers)));
   x.step_latency = std::max(machine.dram_latency * kFp32LatencyLoad, alone) + machine.simt.step_clocks / 2 + machine.shared_latency;
   x.step = norm(x.step_math, x.step_shared, x.step_issue, x.step_l2, x.step_latency);
 
   const double values = double(c.tile_m) * c.tile_n * blocks / 32;
-  x.epilogue_issue = values * (epilogue_instructions(o) + kStoreInstructions) / machine.schedulers;
+  x.epilogue_issue = values * (epilogue_instructions(o) + kFfmaStoreInstructions) / machine.schedulers;
   x.epilogue_shared = c.split_k > 1 ? 2 * values * c.split_k : 0;  // sums stored and loaded, four at a time
   x.epilogue_store = std::max(values * 2, rows * columns * size_of(o.d) * blocks * x.busy_sms / machine.l2_bytes_per_clock);
   x.epilogue_fixed = (o.has_c || o.has_residual ? machine.dram_latency : 0) + (c.split_k > 1 ? machine.simt.step_clocks : 0);
@@ -57,7 +64,7 @@ void ffma_clocks(const Machine& machine, const Operation& o, const Configuration
   x.core_clocks = double(x.rounds) * (double(x.steps) * x.step + x.tile_clocks + x.epilogue_exposed);
   x.fill = machine.simt.fill_clocks + machine.dram_latency;
   x.flops_executed = double(x.tiles) * double(x.steps) * 2 * c.tile_m * c.tile_n * c.tile_k;
-  x.shared_traffic = double(x.tiles) * double(x.steps) * warps * (loads + stores) * 512;
+  x.shared_traffic = double(x.tiles) * double(x.steps) * warps * (w.loads + w.stores) * 512;
 }
 
 // A step is one of all the blocks of an SM: each warp loads what 128 elements of K take and multiplies them.
@@ -66,7 +73,7 @@ void gemv_clocks(const Machine& machine, const Operation& o, const Configuration
   x.steps = ceil_div(p.k, i64(gemv::kStep) * c.split_k);
   const double loads = c.tile_m + c.tile_n;
   x.step_math = blocks * warps * 4 * sums * multiply_clocks(machine) / machine.schedulers;
-  x.step_issue = blocks * warps * (4 * sums * multiply_clocks(machine) + loads * (1 + kAddressInstructions) + 6) / machine.schedulers;
+  x.step_issue = blocks * warps * (4 * sums * multiply_clocks(machine) + loads * (1 + kAddressInstructions) + kGemvLoopInstructions) / machine.schedulers;
   x.step_shared = blocks * warps * loads * 4 * 32 / machine.lsu_lanes;  // lines of L1
   const double bytes = (c.tile_m + c.tile_n) * 4.0 * gemv::kStep * warps;
   x.step_l2 = blocks * std::max(bytes / machine.l2_port_bytes_per_clock, c.tile_n * 4.0 * gemv::kStep * warps * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));

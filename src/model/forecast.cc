@@ -177,18 +177,17 @@ double seconds_at(const Anatomy& x, double clock) {
   return around + norm_of_two(core * (1 - last), x.dram_seconds * full) + norm_of_two(core * last, x.dram_seconds * (1 - full));
 }
 
-// Energy of the whole kernel on the SMs' supply at boost voltage, and beside it.
-struct Energy {
-  double on_chip = 0, off_chip = 0;  // J
-};
+}  // namespace
+
 Energy energy_of(const Machine& machine, const Problem& p, const Conditions& conditions, Family family, const Anatomy& x) {
   const double real = flop_count(p), padding = std::max(0.0, x.flops_executed - real);
   // FP32 cores take about as much a multiply-add as tensor cores take for several: never near the limit, left out.
   const double multiply = needs_hopper(family) ? real * (conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy) + padding * machine.zero_flop_energy : 0;
-  const double busy_clocks = x.core_clocks * x.busy_sms * (double(x.tiles) / double(x.rounds * x.concurrent));
-  return {multiply + x.shared_traffic * machine.shared_energy + x.traffic.l2_bytes() * machine.l2_energy + busy_clocks * machine.clock_energy,
+  return {multiply + x.shared_traffic * machine.shared_energy + x.traffic.l2_bytes() * machine.l2_energy + x.busy_clocks() * machine.clock_energy,
           x.traffic.dram_bytes() * machine.dram_energy};
 }
+
+namespace {
 
 // Board power at clock `clock`: what is on the SMs' supply goes with the voltage squared.
 double watts_at(const Machine& machine, const Energy& energy, const Anatomy& x, double clock) {

@@ -126,12 +126,17 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
       const Footprint now = of_wave(w);
       const double a = now.rows() * row_bytes * row_scale, b = now.columns() * column_bytes * column_scale;
       distance = a + b;
-      if (w == 0) return before = now, a + b;
+      if (w == 0) {
+        t.wave_rows = now.rows(), t.wave_columns = now.columns();
+        return before = now, a + b;
+      }
       const i32 columns = new_columns(now, before);
       const double seen = now.band > 0 ? columns : std::min(columns, now.head);  // in an earlier band
       const double fresh = new_rows(now, before) * row_bytes * row_scale + (columns - seen * band_survival) * column_bytes * column_scale;
       before = now;
-      return fresh + (1 - l2_survival(distance, capacity)) * (a + b - fresh);
+      const double again = (1 - l2_survival(distance, capacity)) * (a + b - fresh);
+      t.again_bytes += again;
+      return fresh + again;
     };
     // Operands that fit in L2 whole are read once, however the waves fall.
     const double once = (t.a_bytes + t.b_bytes) / batch;
@@ -163,11 +168,14 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
           touched += (f.rows() * row + f.columns() * column) * waves / samples;
         }
       }
-      total = survives * fresh + (1 - survives) * touched;
+      t.again_bytes = (1 - survives) * (touched - fresh);
+      total = fresh + t.again_bytes;
     }
+    t.by_waves_bytes = total;
     reads = batch * std::max(once, resident * once + (1 - resident) * total);
   } else {
-    t.wave_bytes = t.a_bytes + t.b_bytes;
+    t.wave_bytes = t.by_waves_bytes = t.a_bytes + t.b_bytes;
+    t.wave_rows = grid.tiles_m, t.wave_columns = grid.tiles_n;
   }
   t.dram_load_bytes = std::min(reads, t.l2_load_bytes);
   t.l2_hit_rate = t.l2_load_bytes > 0 ? 1 - t.dram_load_bytes / t.l2_load_bytes : 0;
@@ -190,8 +198,9 @@ L2Lookups l2_lookups(const Machine& machine, const Configuration& c, const Probl
   const double both = (a * on_both_sides(columns) + b * on_both_sides(rows)) / (a + b);
   const bool alone = c.cluster_m * c.cluster_n > 1 || rows == 1;
   L2Lookups l;
-  l.sectors = t.l2_load_bytes * (alone ? 1 : machine.l2_lookups) / kSectorBytes;
-  l.misses = std::min(l.sectors, (t.dram_load_bytes - t.extra_bytes) * (1 + 0.5 * both) / kSectorBytes);
+  l.share = alone ? 1 : machine.l2_lookups, l.again = 0.5 * both;
+  l.sectors = t.l2_load_bytes * l.share / kSectorBytes;
+  l.misses = std::min(l.sectors, (t.dram_load_bytes - t.extra_bytes) * (1 + l.again) / kSectorBytes);
   return l;
 }
 

@@ -13,6 +13,8 @@ struct Traffic {
   double l2_store_bytes = 0;  // D
   double dram_load_bytes = 0, dram_store_bytes = 0;
   double wave_bytes = 0;      // distinct bytes of A and B that one full wave reads: the reuse distance between waves
+  double wave_rows = 0, wave_columns = 0;    // tile rows and columns of the first wave
+  double by_waves_bytes = 0, again_bytes = 0;  // of one batch, wave by wave: what is read first or found no longer; of it the latter
   double l2_hit_rate = 0;     // of the loads of A and B
   double dram_bytes() const { return dram_load_bytes + dram_store_bytes; }
   double l2_bytes() const { return l2_load_bytes + l2_store_bytes + extra_bytes; }
@@ -36,6 +38,7 @@ double l2_survival(double reuse_distance, double capacity);
 // first in the far partition misses, and so does the home partition if its own SMs were not there before: one lookup in two.
 struct L2Lookups {
   double sectors = 0, misses = 0;  // of 32 bytes
+  double share = 1, again = 0;     // lookups a request; of what DRAM gives, how much is missed a second time
   double hit_rate() const { return sectors > 0 ? 1 - misses / sectors : 0; }
 };
 L2Lookups l2_lookups(const Machine& machine, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent, const Traffic& t);

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <regex>
 #include <sstream>
+#include <stdexcept>
 
 #include "foretile/device/catalogue.h"
 #include "model/text.h"
@@ -32,7 +37,7 @@ std::string unbroken(const std::string& text) { return std::regex_replace(text, 
 TEST(Explain, SaysWhatItComputes) {
   const std::string text = unbroken(explain_text(kH200, kBf16, kLarge, {2048, 8192, 8192}));
   EXPECT_THAT(text, HasSubstr("sm90:128x256x64:s4:coop:b2 on h200: bf16xbf16->bf16:nt:tma:tma, M = 2048, N = 8192, K = 8192"));
-  EXPECT_THAT(text, HasSubstr("ceil(2048/128) x ceil(8192/256) = 512"));
+  EXPECT_THAT(text, HasSubstr("ceil(2048 / 128) x ceil(8192 / 256) = 512"));
   EXPECT_THAT(text, HasSubstr("512 / 132 = 3.879 waves; the busiest block walks 4 tiles"));
   EXPECT_THAT(text, HasSubstr("Bound by tensor cores"));
   EXPECT_THAT(text, HasSubstr("limited by registers and shared memory"));
@@ -64,27 +69,138 @@ TEST(Explain, EveryCitedConstantStandsAtTheEndWithItsSource) {
   }
 }
 
-// A reader with the text alone: recompute a few of its numbers from the numbers beside them.
-TEST(Explain, TheNumbersCanBeRecomputed) {
-  const std::string text = unbroken(explain_text(kH200, kBf16, kLarge, {4096, 6144, 4096}));
-  const auto numbers = [&](const char* pattern) {
-    std::smatch match;
-    std::vector<double> found;
-    const std::regex expression(pattern);
-    EXPECT_TRUE(std::regex_search(text, match, expression)) << pattern;
-    for (size_t i = 1; i < match.size(); ++i) found.push_back(std::stod(match[i].str()));
-    found.resize(8);
-    return found;
-  };
-  const std::string n = "([0-9.e+-]+)", c = n + "\\[\\d+\\]";
-  auto v = numbers(("Tensor cores: 2 x " + n + " x " + n + " x " + n + " FLOP / \\(" + c + " x " + c + "\\) = " + n + "\\.").c_str());
-  EXPECT_NEAR(2 * v[0] * v[1] * v[2] / (v[3] * v[4]), v[5], 0.002 * v[5]);
-  v = numbers(("DRAM time: " + n + " MB / \\(" + c + " B/s x " + c + "\\) = " + n + " us").c_str());
-  EXPECT_NEAR(v[0] / (v[1] * v[2]) * 1e12, v[3], 0.002 * v[3]);
-  v = numbers(("The busiest block: " + n + " tiles? x \\(" + n + " steps? x " + n + " \\+ " + n + " \\+ " + n + "\\) = " + n + " clk").c_str());
-  EXPECT_NEAR(v[0] * (v[1] * v[2] + v[3] + v[4]), v[5], 0.002 * v[5]);
-  v = numbers(("Latency: a load takes \\(" + c + " \\+ " + c + "\\) x " + c + " under load, covered by " + n + " stages: " + n + "\\.").c_str());
-  EXPECT_NEAR((v[0] + v[1]) * v[2] / v[3], v[4], 0.002 * v[4]);
+// A sum as the text prints it: numbers with citations and units, x / + - ^, functions. Throws where it is none.
+class Arithmetic {
+ public:
+  explicit Arithmetic(std::string_view text) : rest_(text) {}
+  double all() {
+    const double value = sum();
+    space();
+    if (!rest_.empty()) throw std::invalid_argument("more");
+    return value;
+  }
+  double number() {
+    space();
+    const char* end = rest_.data();
+    double value = 0;
+    const auto [after, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+    end = after;
+    if (error != std::errc() || rest_[0] == '-') throw std::invalid_argument("no number");
+    if (end[-1] == '.') --end;  // of the sentence
+    rest_.remove_prefix(size_t(end - rest_.data()));
+    if (take("[")) rest_.remove_prefix(rest_.find(']') + 1);
+    static constexpr std::pair<const char*, double> units[] = {{" MB", 1e6}, {" GFLOP", 1e9}, {" FLOP", 1}, {" MHz", 1e6}, {" mJ", 1e-3}, {" us", 1e-6}, {" %", 0.01}, {" B/clk", 1}, {" B/s", 1}, {" clk", 1}, {" KiB", 1024}, {" B", 1}, {" J", 1}, {" W", 1}, {" s", 1}};
+    for (const auto& [unit, size] : units)
+      if (rest_.starts_with(unit) && (rest_.size() == std::strlen(unit) || !std::isalpha(static_cast<unsigned char>(rest_[std::strlen(unit)])))) return rest_.remove_prefix(std::strlen(unit)), value * size;
+    return value;
+  }
+
+ private:
+  void space() { rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size())); }
+  bool take(std::string_view what) {
+    if (!rest_.starts_with(what)) return false;
+    rest_.remove_prefix(what.size());
+    return true;
+  }
+  double sum() {
+    double value = product();
+    for (;;) {
+      if (take(" + ")) value += product();
+      else if (take(" - ")) value -= product();
+      else return value;
+    }
+  }
+  double product() {
+    double value = power();
+    for (;;) {
+      if (take(" x ")) value *= power();
+      else if (take(" / ")) value /= power();
+      else return value;
+    }
+  }
+  double power() {
+    const double value = factor();
+    return take(" ^ ") ? std::pow(value, factor()) : value;
+  }
+  double factor() {
+    space();
+    if (take("(")) return closed(sum());
+    for (const char* name : {"ceil(", "floor(", "min(", "max(", "norm("}) {
+      if (!take(name)) continue;
+      std::vector<double> x{sum()};
+      while (take(",")) x.push_back(sum());
+      closed(0);
+      if (name[0] == 'c') return std::ceil(x.at(0) - 1e-9);
+      if (name[0] == 'f') return std::floor(x.at(0) + 1e-9);
+      if (name[1] == 'i') return *std::min_element(x.begin(), x.end());
+      if (name[1] == 'a') return *std::max_element(x.begin(), x.end());
+      double powers = 0;
+      for (const double part : x) powers += std::pow(part, 16);
+      return std::pow(powers, 1.0 / 16);
+    }
+    return number();
+  }
+  double closed(double value) {
+    if (!take(")")) throw std::invalid_argument("not closed");
+    return value;
+  }
+  std::string_view rest_;
+};
+
+// Every "sum = number" of a page, each recomputed from what stands in it. Returns how many there are.
+int recompute(const std::string& text) {
+  std::stringstream body(text.substr(0, text.find("\nConstants of")));
+  int found = 0;
+  for (std::string line; std::getline(body, line);) {
+    for (size_t at = 0; (at = line.find(" = ", at)) != std::string::npos; at += 3) {
+      if (line.find_first_not_of(' ') == at + 1) continue;  // "  =  1234  a_counter"
+      double says = 0, is = NAN;
+      try {
+        says = Arithmetic(std::string_view(line).substr(at + 3)).number();
+      } catch (const std::invalid_argument&) {
+        continue;
+      }
+      std::string sum;
+      for (size_t from = 0; from < at && std::isnan(is); ++from) {
+        if (from > 0 && line[from - 1] != ' ') continue;
+        sum = line.substr(from, at - from);
+        try {
+          is = Arithmetic(sum).all();
+        } catch (const std::invalid_argument&) {
+        }
+      }
+      if (sum.find_first_of("x/+-^(") == std::string::npos && !std::isnan(is)) continue;  // "M = 4096" and the like
+      if (std::isnan(is) && std::isalpha(static_cast<unsigned char>(line[at - 1]))) continue;
+      // Numbers have four digits, shares one after the point.
+      const double slack = line.substr(at + 3, line.find('.', at + 9) - at).find('%') != std::string::npos ? 2e-3 : 1e-9;
+      EXPECT_NEAR(is, says, 2e-3 * std::abs(says) + slack) << sum << " = ... in: " << line;
+      ++found;
+    }
+  }
+  return found;
+}
+
+// A reader with the text alone can recompute what it says.
+TEST(Explain, EverySumCanBeRecomputed) {
+  Operation full = catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), gated = catalogue::gated(DType::bf16, DType::bf16, Gating::halves);
+  const Operation fp32 = catalogue::product(DType::fp32, DType::fp32);
+  const Conditions burst{.regime = Regime::burst}, dependent{.dependent = true}, zeros{.data = Data::zeros};
+  int pages = 0, fewest = 1000;
+  for (const char* name : {"h200", "a100"}) {
+    const Machine machine = load_machine(name);
+    for (const Operation& o : {kBf16, catalogue::unaligned(kBf16), full, gated, fp32})
+      for (const Problem& p : {Problem{1, 6144, 4096}, Problem{90, 7168, 2048}, Problem{1000, 1000, 1000}, Problem{4096, 6144, 4096}, Problem{8, 512, 1024, 3}})
+        for (const Conditions& conditions : {Conditions{}, burst, dependent, zeros})
+          for (const Configuration& c : catalogue::kConfigurations) {
+            if (why_not_on(machine, o, c, p) || (conditions.regime == Regime::sustained && (conditions.dependent || conditions.data == Data::zeros) && pages % 3)) continue;
+            SCOPED_TRACE(std::string(name) + " " + text_of(o) + " " + text_of(c));
+            fewest = std::min(fewest, recompute(explain_text(machine, o, c, p, conditions, 10000)));
+            ++pages;
+            if (::testing::Test::HasFailure()) return;
+          }
+  }
+  EXPECT_GT(pages, 300);
+  EXPECT_GE(fewest, 30);
 }
 
 // One of a thing is not many, and what is as fast is not "faster by 0.0 %".
