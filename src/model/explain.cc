@@ -336,7 +336,8 @@ class Explanation : private Page {
     const Energy e = energy_of(machine_, p_, conditions_, c_.family, x_);
     const bool tensor = needs_hopper(c_.family);
     const double real = flop_count(p_), padding = std::max(0.0, x_.flops_executed - real), voltage = 1 - machine_.voltage_slope * (1 - x_.clock / (machine_.boost_mhz * 1e6));
-    line("  Clocks of busy SMs: {} x {} x {} / ({} x {}) = {}.", number(x_.core_clocks), x_.busy_sms, x_.tiles, x_.rounds, x_.concurrent, number(x_.busy_clocks()));
+    const std::string block = c_.family == Family::decode ? fmt::format("({} x {} x {} + {})", x_.rounds, x_.steps, number(x_.step), number(x_.epilogue + x_.exchange)) : number(x_.core_clocks);
+    line("  Clocks of busy SMs: {} x {} x {} / ({} x {}) = {}.", block, x_.busy_sms, x_.tiles, x_.rounds, x_.concurrent, number(x_.busy_clocks()));
     line("  Energy at boost, of {}, L2 and busy SMs: {}{} x {} J + {} x {} J = {} mJ.", tensor ? "products, products of padding" : "multiply-adds (little: none counted)",
          tensor ? fmt::format("{} GFLOP x {} J + {} GFLOP x {} J + ", number(real / 1e9), cite(conditions_.data == Data::zeros ? "power.zero_flop" : "power.flop"), number(padding / 1e9), cite("power.zero_flop")) : std::string(),
          megabytes(x_.traffic.l2_bytes()), cite("power.l2"), number(x_.busy_clocks()), cite("power.clock"), number(e.on_chip * 1e3));

@@ -104,7 +104,9 @@ TEST(Choose, NoAllocationInForecastOrPick) {
   double sum = 0;
   for (i64 m : {1, 100, 5000}) {
     const Problem p{m, 6144, 4096};
-    sum += pick(kH200, kBf16, p).tile_m + forecast(kH200, kBf16, catalogue::kConfigurations[0], p).seconds;
+    for (const Operation& o : {kBf16, catalogue::product(DType::fp32, DType::fp32), catalogue::gated(DType::bf16, DType::bf16, Gating::halves)})
+      for (const Conditions& c : {Conditions{}, Conditions{.dependent = true, .batch_invariant = true}}) sum += pick(kH200, o, p, c).tile_m;
+    sum += forecast(kH200, kBf16, catalogue::kConfigurations[0], p).seconds;
   }
   EXPECT_EQ(allocations(), before);
   EXPECT_GT(sum, 0);
