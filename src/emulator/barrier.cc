@@ -40,7 +40,8 @@ bool Machine::is_last(Rendezvous& r, u32 members, const char* call, Site site, c
     fail("divergence", site, "{} calls {} at {}, while {} is at {} ({}): the {} must make the call together", name_thread(t), call, name_site(site),
          name_thread(*r.members.front()), r.call, name_site(r.site), members == kWarpgroup ? "warpgroup" : "warp");
   } else if (r.operands != operands) {
-    fail("divergence", site, "{} calls {} at {} with operands {:#x} {:#x} {:#x}, {} with {:#x} {:#x} {:#x}: they must be the same", name_thread(t), call, name_site(site),
+    fail("divergence", site, "{} calls {} at {} with operands {:#x} {:#x} {:#x}, {} with {:#x} {:#x} {:#x}: they must be the same", name_thread(t),
+         call, name_site(site),
          operands[0], operands[1], operands[2], name_thread(*r.members.front()), r.operands[0], r.operands[1], r.operands[2]);
   }
   r.members.push_back(&t);
@@ -92,12 +93,14 @@ void Machine::arrive(u32 id, u32 threads, bool whole_block, bool wait, const cha
     b.expected = threads;
     b.whole_block = whole_block;
   } else if (b.expected != threads || b.whole_block != whole_block) {
-    fail("named-barrier", site, "{} on barrier {} for {} threads, while {} threads stand there who await {}", call, id, threads, b.arrived, b.expected);
+    fail("named-barrier", site, "{} on barrier {} for {} threads, while {} threads stand there who await {}", call, id, threads, b.arrived,
+         b.expected);
   }
   auto& [lanes, first_site] = b.warps.try_emplace(t.warp_index(), 0u, site).first->second;
   if (lanes >> t.lane() & 1) fail("named-barrier", site, "{} arrives at named barrier {} twice before it completes", name_thread(t), id);
   if (lanes && first_site != site)
-    fail("divergence", site, "lanes of warp {} arrive at named barrier {} from {} and from {}", t.warp_index(), id, name_site(first_site), name_site(site));
+    fail("divergence", site, "lanes of warp {} arrive at named barrier {} from {} and from {}", t.warp_index(), id, name_site(first_site),
+         name_site(site));
   lanes |= 1u << t.lane();
   release_into(b.building, t);
   ++b.arrived;

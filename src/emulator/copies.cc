@@ -37,12 +37,14 @@ MbarrierState& Machine::expect_copy(u32 rank, u32 address, u32 bytes, u32 alignm
 }
 
 // Whoever knows that the barrier's phase is complete knows that the copy has landed.
-void Machine::land(MbarrierState& b, u32 address, const u8* data, u32 bytes, Swizzle swizzle, bool async, const Issue& issued, const char* call, Site site) {
+void Machine::land(MbarrierState& b, u32 address, const u8* data, u32 bytes, Swizzle swizzle, bool async, const Issue& issued, const char* call,
+                   Site site) {
   Block& target = *b.block;
   if (target.live == 0) fail("exit", site, "{} at {} lands in {}, all of whose threads have returned", call, name_site(site), name_block(target));
   b.last_copy = b.first_epoch + b.phase + 1;
   touch_shared(target, address, bytes, {b.agent, b.last_copy, issued.site, true, async}, issued.view);
-  for (u32 k = 0; k < bytes; k += 16) std::memcpy(&target.shared[swizzle_address(address + k, swizzle) - kSharedBase], data + k, std::min(16u, bytes - k));
+  for (u32 k = 0; k < bytes; k += 16)
+    std::memcpy(&target.shared[swizzle_address(address + k, swizzle) - kSharedBase], data + k, std::min(16u, bytes - k));
   --target.copies;
   complete_transaction(b, bytes, site);
 }
@@ -54,7 +56,8 @@ Box Machine::box_of(const TensorMap& map, BoxCorner corner, bool store, const ch
   if (m.magic != kTensorMapMagic) fail("tensor-map", site, "{} at {}: not a tensor map", call, name_site(site));
   const Box box(m, corner);
   const i64 start = i64(corner.inner) * i64(box.element);
-  if (start % 16 != 0) fail("tensor-map", site, "{} at {}: the box starts {} bytes into a row, which must be a multiple of 16", call, name_site(site), start);
+  if (start % 16 != 0)
+    fail("tensor-map", site, "{} at {}: the box starts {} bytes into a row, which must be a multiple of 16", call, name_site(site), start);
   if (store && (corner.inner < 0 || corner.row < 0 || corner.batch < 0))
     fail("tensor-map", site, "{} at {}: the corner {}, {}, {} is negative", call, name_site(site), corner.inner, corner.row, corner.batch);
   return box;
@@ -63,12 +66,14 @@ Box Machine::box_of(const TensorMap& map, BoxCorner corner, bool store, const ch
 void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, u32 barrier, u32 blocks, const char* call, Site site) {
   Thread& t = me();
   const Box box = box_of(map, corner, false, call, site);
-  if (blocks == 0 || blocks >> t.cluster->blocks.size()) fail("tensor-map", site, "{} to blocks {:#x} of a cluster of {}", call, blocks, t.cluster->blocks.size());
+  if (blocks == 0 || blocks >> t.cluster->blocks.size())
+    fail("tensor-map", site, "{} to blocks {:#x} of a cluster of {}", call, blocks, t.cluster->blocks.size());
   std::vector<MbarrierState*> barriers;
   for (u32 rank = 0; rank < t.cluster->blocks.size(); ++rank)
     if (blocks >> rank & 1) barriers.push_back(&expect_copy(rank, destination, u32(box.bytes), kBoxAlignment, barrier, call, site));
   const Issue issued = issue(site);
-  tell([&](Observer& o) { o.copy_issued({issued.copy, call, site, t.block, destination, box.bytes, barriers[0], &box, u32(std::popcount(blocks))}); });
+  const Copy copy{issued.copy, call, site, t.block, destination, box.bytes, barriers[0], &box, u32(std::popcount(blocks))};
+  tell([&](Observer& o) { o.copy_issued(copy); });
   submit([this, box, issued, barriers, destination, site, call] {
     ++report_.counters.tma_loads;
     thread_local std::vector<u8> buffer;
@@ -92,9 +97,11 @@ void Machine::store_cluster_async(ClusterAddress destination, const void* value,
   static constexpr const char* kCall = "store_cluster_async";
   Thread& t = me();
   const u32 rank = rank_of(destination), address = address_in(destination);
-  if (rank >= t.cluster->blocks.size()) fail("cluster", site, "{} at {} to block {} of a cluster of {}", kCall, name_site(site), rank, t.cluster->blocks.size());
+  if (rank >= t.cluster->blocks.size())
+    fail("cluster", site, "{} at {} to block {} of a cluster of {}", kCall, name_site(site), rank, t.cluster->blocks.size());
   if (rank_of(barrier) != rank)
-    fail("cluster", site, "{} at {}: the data goes to block {} of the cluster, its barrier lies in block {}; must be the same", kCall, name_site(site), rank, rank_of(barrier));
+    fail("cluster", site, "{} at {}: the data goes to block {} of the cluster, its barrier lies in block {}; must be the same", kCall,
+         name_site(site), rank, rank_of(barrier));
   MbarrierState& b = expect_copy(rank, address, bytes, bytes, address_in(barrier), kCall, site);
   std::array<u8, 16> data;
   std::memcpy(data.data(), value, bytes);
@@ -141,7 +148,8 @@ void Machine::tma_store(const TensorMap& map, BoxCorner corner, u32 source, Site
   submit([this, &t, &block, box, issued, source, group, site] {
     std::vector<u8> buffer(box.bytes);
     touch_shared(block, source, u32(box.bytes), {t.bulk_reads.agent, group, issued.site, false, true}, issued.view);
-    for (u32 k = 0; k < box.bytes; k += 16) std::memcpy(buffer.data() + k, &block.shared[swizzle_address(source + k, box.map.swizzle) - kSharedBase], 16);
+    for (u32 k = 0; k < box.bytes; k += 16)
+      std::memcpy(buffer.data() + k, &block.shared[swizzle_address(source + k, box.map.swizzle) - kSharedBase], 16);
     finish(t, t.bulk_reads, group);
     tell([&](Observer& o) { o.copy_read(issued.copy); });
     submit([this, &t, box, issued, group, site, buffer = std::move(buffer)] {
@@ -173,7 +181,8 @@ void Machine::cp_async(u32 destination, const void* source, u32 bytes, u32 valid
   tell([&](Observer& o) { o.access(LaneAccess::store_shared, "cp_async to shared", t, destination, bytes, site); });
   shared_bytes(*t.block, destination, bytes, bytes, "cp_async", site);
   if (valid > bytes) fail("out-of-bounds", site, "cp_async of {} bytes at {} says that {} are valid", bytes, name_site(site), valid);
-  if (valid && from % bytes) fail("misaligned", site, "cp_async of {} bytes at {}: the address in global memory must be a multiple of {}", bytes, name_site(site), bytes);
+  if (valid && from % bytes)
+    fail("misaligned", site, "cp_async of {} bytes at {}: the address in global memory must be a multiple of {}", bytes, name_site(site), bytes);
   const u32 group = begin(t.copies, Engine::cp_async, site);
   const Issue issued = issue(site);
   submit([this, &t, issued, destination, source, bytes, valid, group, site] {

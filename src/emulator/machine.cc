@@ -2,12 +2,8 @@
 #include "emulator/machine.h"
 
 #include <algorithm>
-#include <optional>
 #include <stdexcept>
 #include <string_view>
-
-#include "emulator/record/picture.h"
-#include "emulator/record/trace.h"
 
 namespace foretile::emulator {
 
@@ -27,7 +23,8 @@ Machine& Machine::current() {
   return *the_machine;
 }
 
-Machine::Machine(const std::vector<Launch>& chain, const Options& options) : chain_(chain), options_(options), rng_(options.seed * 2654435761u + 12345) {
+Machine::Machine(const std::vector<Launch>& chain, const Options& options)
+    : options_(options), rng_(options.seed * 2654435761u + 12345) {
   const auto require = [](bool ok, const char* message) {
     if (!ok) throw std::invalid_argument(message);
   };
@@ -153,7 +150,8 @@ Thread& Machine::new_thread(Block& block, u32 index) {
 }
 
 Agent Machine::new_agent(Block& b, Engine engine, u32 detail) {
-  if (b.next_agent >= (1u << kAgentBits)) throw std::runtime_error("the emulator ran out of agents: too many mbarriers and storing threads in one block");
+  if (b.next_agent >= (1u << kAgentBits))
+    throw std::runtime_error("the emulator ran out of agents: too many mbarriers and storing threads in one block");
   engine_names_[b.index].push_back({engine, detail});
   return make_agent(b.index, b.next_agent++);
 }
@@ -228,9 +226,11 @@ void Machine::thread_exit(Thread& t) {
   else if (stores.waited <= stores.youngest)
     report("exit", kNowhere, "{} returns while its bulk stores may still read shared memory: bulk_wait_read<0>() is missing", name_thread(t));
   if (copies.uncommitted())
-    report("exit", copies.site, "{} returns with copies that it never committed, the last at {}: cp_async_commit() is missing", name_thread(t), name_site(copies.site));
+    report("exit", copies.site, "{} returns with copies that it never committed, the last at {}: cp_async_commit() is missing", name_thread(t),
+           name_site(copies.site));
   else if (copies.waited <= copies.youngest)
-    report("exit", copies.site, "{} returns while its copies may still land, the last issued at {}: cp_async_wait<0>() is missing", name_thread(t), name_site(copies.site));
+    report("exit", copies.site, "{} returns while its copies may still land, the last issued at {}: cp_async_wait<0>() is missing", name_thread(t),
+           name_site(copies.site));
   t.state = Thread::State::done;
   tell([&](Observer& o) { o.thread_returns(t); });
   if (options_.races && b.grid->after) b.grid->building.add(t);
@@ -262,16 +262,19 @@ void Machine::block_exit(Block& b) {
     // Shared memory goes to the next block: some thread must have known that every copy into it had landed.
     const auto knows = [&](const Thread* t) { return epoch_of(t->knowledge.seen, m.agent) >= m.last_copy; };
     if (options_.races && !b.copies && m.last_copy && std::none_of(b.threads.begin(), b.threads.end(), knows))
-      report("exit", site(m.init.site), "{} returns although no thread waited for the last copy that signals the mbarrier at {}: it may land after the block is gone",
-             name, name_shared(m));
+      report("exit", site(m.init.site),
+             "{} returns although no thread waited for the last copy that signals the mbarrier at {}: it may land after the block is gone", name,
+             name_shared(m));
     if (m.valid && (m.pending != m.expected || m.transaction != 0))
-      report("mbarrier", site(m.init.site), "{} returns with the mbarrier at {} in the middle of phase {}: {} of {} arrivals pending, {} bytes awaited. Its counts do not add up",
-             name, name_shared(m), m.phase, m.pending, m.expected, m.transaction);
+      report("mbarrier", site(m.init.site),
+             "{} returns with the mbarrier at {} in the middle of phase {}: {} of {} arrivals pending, {} bytes awaited. Its counts do not add up", name,
+             name_shared(m), m.phase, m.pending, m.expected, m.transaction);
   }
   b.grid->agents = std::max(b.grid->agents, b.next_agent);
   if (!std::exchange(b.triggered, true)) ++b.grid->triggered;
   if (b.grid->dependent && !b.grid_waited)
-    report("dependent-launch", kNowhere, "{} returns without grid_dependency_wait(): the kernel after it could start before the one before it is complete", name);
+    report("dependent-launch", kNowhere,
+           "{} returns without grid_dependency_wait(): the kernel after it could start before the one before it is complete", name);
 }
 
 // ---- who runs next ---------------------------------------------------------------------------------------
@@ -417,23 +420,6 @@ Effect Machine::enter(Site site, const char* call, bool counted) {
   ++report_.calls[state.index].executions;
   maybe_yield();
   return state.effect;
-}
-
-// ---- the interface ---------------------------------------------------------------------------------------
-
-Report emulate(const std::vector<Launch>& chain, const Options& options) {
-  Machine machine(chain, options);
-  std::optional<Trace> trace;
-  std::optional<Picture> picture;
-  if (options.trace) machine.watch(trace.emplace(chain, options.l2_bytes));
-  if (options.timeline) machine.watch(picture.emplace(*options.timeline, machine));
-  Report report = machine.run();
-  if (trace) trace->finish(report);
-  return report;
-}
-
-Report emulate(const LaunchShape& shape, const std::function<void()>& body, const std::vector<Region>& regions, const Options& options) {
-  return emulate({{shape, body, regions}}, options);
 }
 
 }  // namespace foretile::emulator

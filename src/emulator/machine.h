@@ -214,7 +214,6 @@ class Machine {
   std::string describe(const Wait& wait, const Block& block) const;
   const Grid& grid_of(Agent a) const;
 
-  const std::vector<Launch>& chain_;
   const Options& options_;
   std::vector<Observer*> observers_;
   std::vector<std::unique_ptr<Grid>> grids_;  // in the order of the chain

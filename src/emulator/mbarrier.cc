@@ -16,7 +16,8 @@ u16 cell_mask(u32 address) { return u16(0xFF << address % kCellBytes); }
 MbarrierState& Machine::find_barrier(Block& block, u32 address, const char* call, Site site) {
   shared_bytes(block, address, kBarrierBytes, kBarrierBytes, call, site);
   const auto it = block.barriers.find(address);
-  if (it == block.barriers.end() || !it->second.valid) fail("mbarrier", site, "{} on {}, where no mbarrier was initialised", call, name_shared(block, address));
+  if (it == block.barriers.end() || !it->second.valid)
+    fail("mbarrier", site, "{} on {}, where no mbarrier was initialised", call, name_shared(block, address));
   return it->second;
 }
 
@@ -24,9 +25,11 @@ MbarrierState& Machine::find_barrier(Block& block, u32 address, const char* call
 void Machine::check_barrier_ready(const MbarrierState& b, bool async, Site site) {
   if (!options_.races) return;
   if (!me().view().knows(b.init.agent, b.init.epoch))
-    report("race", site, "the mbarrier at {} is used at {}, not ordered after its initialisation at {}", name_shared(b), name_site(site), name_site(b.init.site));
+    report("race", site, "the mbarrier at {} is used at {}, not ordered after its initialisation at {}", name_shared(b), name_site(site),
+           name_site(b.init.site));
   else if (async && !b.fenced)
-    report("missing-proxy-fence", site, "the mbarrier at {} is signalled by the asynchronous proxy or by a peer, but no fence_mbarrier_init() follows its initialisation at {}",
+    report("missing-proxy-fence", site,
+           "the mbarrier at {} is signalled by the asynchronous proxy or by a peer, but no fence_mbarrier_init() follows its initialisation at {}",
            name_shared(b), name_site(b.init.site));
 }
 
@@ -69,10 +72,11 @@ void Machine::mbarrier_arrive(u32 address, u32 arrivals, i64 bytes, Site site) {
   check_barrier_ready(b, false, site);
   if (bytes < 0) fail("mbarrier", site, "mbarrier_arrive_expect with {} bytes", bytes);
   b.transaction += bytes;
-  if (b.transaction > kMaxTransaction) fail("mbarrier", site, "the mbarrier at {} expects {} bytes: more than {}", name_shared(b), b.transaction, kMaxTransaction);
+  if (b.transaction > kMaxTransaction)
+    fail("mbarrier", site, "the mbarrier at {} expects {} bytes: more than {}", name_shared(b), b.transaction, kMaxTransaction);
   if (arrivals > b.pending)
-    fail("mbarrier", site, "{} arrives at the mbarrier at {} in phase {}, where {} of {} arrivals are pending: one arrival too many", name_thread(t), name_shared(b),
-         b.phase, b.pending, b.expected);
+    fail("mbarrier", site, "{} arrives at the mbarrier at {} in phase {}, where {} of {} arrivals are pending: one arrival too many", name_thread(t),
+         name_shared(b), b.phase, b.pending, b.expected);
   release_into(b.building, t);
   b.pending -= arrivals;
   complete_phase(b, site);
@@ -80,13 +84,17 @@ void Machine::mbarrier_arrive(u32 address, u32 arrivals, i64 bytes, Site site) {
 
 void Machine::mbarrier_arrive_cluster(u32 address, u32 rank, Site site) {
   Thread& t = me();
-  if (rank >= t.cluster->blocks.size()) fail("mbarrier", site, "mbarrier_arrive_cluster: there is no block {} in a cluster of {}", rank, t.cluster->blocks.size());
+  if (rank >= t.cluster->blocks.size())
+    fail("mbarrier", site, "mbarrier_arrive_cluster: there is no block {} in a cluster of {}", rank, t.cluster->blocks.size());
   Block& peer = *t.cluster->blocks[rank];
   if (peer.live == 0)
-    fail("exit", site, "{} arrives at an mbarrier of {}, all of whose threads have returned: a peer must stay until the last remote arrival", name_thread(t), name_block(peer));
+    fail("exit", site, "{} arrives at an mbarrier of {}, all of whose threads have returned: a peer must stay until the last remote arrival",
+         name_thread(t), name_block(peer));
   MbarrierState& b = find_barrier(peer, address, "mbarrier_arrive_cluster", site);
   check_barrier_ready(b, &peer != t.block, site);
-  if (b.pending == 0) fail("mbarrier", site, "{} arrives at {}'s mbarrier at {} in phase {}, which awaits no arrival", name_thread(t), name_block(peer), name_shared(b), b.phase);
+  if (b.pending == 0)
+    fail("mbarrier", site, "{} arrives at {}'s mbarrier at {} in phase {}, which awaits no arrival", name_thread(t), name_block(peer), name_shared(b),
+         b.phase);
   if (options_.races) b.building.add_engines_only(t);
   --b.pending;
   complete_phase(b, site);
@@ -95,14 +103,16 @@ void Machine::mbarrier_arrive_cluster(u32 address, u32 rank, Site site) {
 void Machine::complete_transaction(MbarrierState& b, i64 bytes, Site site) {
   if (!b.valid) fail("mbarrier", site, "a copy lands on the mbarrier at {}, which was invalidated", name_shared(b));
   b.transaction -= bytes;
-  if (b.transaction < -kMaxTransaction) fail("mbarrier", site, "{} bytes landed on the mbarrier at {} that nobody expects", -b.transaction, name_shared(b));
+  if (b.transaction < -kMaxTransaction)
+    fail("mbarrier", site, "{} bytes landed on the mbarrier at {} that nobody expects", -b.transaction, name_shared(b));
   complete_phase(b, site);
 }
 
 void Machine::complete_phase(MbarrierState& b, Site site) {
   if (b.pending != 0 || b.transaction != 0) return;
   if (!b.observed)
-    report("mbarrier", site, "the mbarrier at {} completes phase {} although no wait has observed that phase {} completed", name_shared(b), b.phase, b.phase - 1);
+    report("mbarrier", site, "the mbarrier at {} completes phase {} although no wait has observed that phase {} completed", name_shared(b), b.phase,
+           b.phase - 1);
   ++b.phase;
   ++progress_;
   b.pending = b.expected;

@@ -9,8 +9,10 @@ namespace foretile::emulator {
 u8* Machine::shared_bytes(Block& block, u32 address, u32 bytes, u32 alignment, const char* call, Site site) {
   const u32 size = u32(block.shared.size()), offset = address - kSharedBase;
   if (address < kSharedBase || offset > size || bytes > size - offset)
-    fail("out-of-bounds", site, "{} of {} bytes at shared{:+#x} at {}: the block has {} bytes of shared memory", call, bytes, i64(address) - kSharedBase, name_site(site), size);
-  if (address % alignment) fail("misaligned", site, "{} at {} at {}: the address must be a multiple of {}", call, name_shared(block, address), name_site(site), alignment);
+    fail("out-of-bounds", site, "{} of {} bytes at shared{:+#x} at {}: the block has {} bytes of shared memory", call, bytes,
+         i64(address) - kSharedBase, name_site(site), size);
+  if (address % alignment)
+    fail("misaligned", site, "{} at {} at {}: the address must be a multiple of {}", call, name_shared(block, address), name_site(site), alignment);
   return block.shared.data() + offset;
 }
 
@@ -72,8 +74,10 @@ bool Machine::check_global(const void* address, u64 bytes, bool store, const Vie
     return false;
   }
   if (grid.dependent && options_.races && !(region->ready && !store)) {
-    const Agent before = make_agent(view.self >> kAgentBits, grid.shape.threads + 4 * u32(ceil_div(grid.shape.threads, kWarpgroup)));  // Block::grid_agent
-    if (!view.knows(before, 1)) report("dependent-launch", site, "{} touches {} at {} before grid_dependency_wait()", call, region->name, name_site(site));
+    // Block::grid_agent, behind the threads and the matrix units.
+    const Agent before = make_agent(view.self >> kAgentBits, grid.shape.threads + 4 * u32(ceil_div(grid.shape.threads, kWarpgroup)));
+    if (!view.knows(before, 1))
+      report("dependent-launch", site, "{} touches {} at {} before grid_dependency_wait()", call, region->name, name_site(site));
   }
   return true;
 }
@@ -104,9 +108,10 @@ void Machine::shared_access(u32 address, void* data, u32 bytes, bool store, Site
 void Machine::global_access(const void* address, void* data, u32 bytes, bool store, Site site) {
   const char* call = store ? "store_global" : "load_global";
   Thread& t = me();
-  tell([&](Observer& o) { o.access(store ? LaneAccess::store_global : LaneAccess::load_global, call, t, reinterpret_cast<std::uintptr_t>(address), bytes, site); });
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  tell([&](Observer& o) { o.access(store ? LaneAccess::store_global : LaneAccess::load_global, call, t, at, bytes, site); });
   if (unordered_mode()) maybe_yield();
-  if (reinterpret_cast<std::uintptr_t>(address) % bytes)
+  if (at % bytes)
     fail("misaligned", site, "{} of {} bytes at {}: the address must be a multiple of {}", call, bytes, name_site(site), bytes);
   const View view = t.view();
   if (!check_global(address, bytes, store, view, call, site)) {

@@ -42,7 +42,8 @@ std::size_t Machine::report_text(const char* kind, Site site, const std::string&
   }
   report_.findings.push_back({kind, text, site, 1});
   if (current_) tell([&](Observer& o) { o.happened(*current_->block, kind, site, text); });
-  if (report_.findings.size() == kMaxFindings) report_.findings.push_back({"stopped", fmt::format("{} different findings are enough: the run was stopped", kMaxFindings), {}, 1});
+  if (report_.findings.size() == kMaxFindings)
+    report_.findings.push_back({"stopped", fmt::format("{} different findings are enough: the run was stopped", kMaxFindings), {}, 1});
   if (report_.findings.size() > kMaxFindings) throw Failure();
   return it->second;
 }
@@ -138,8 +139,8 @@ std::string Machine::describe(const Wait& wait, const Block& block) const {
       return fmt::format("wait for {} registers a thread: the block's pool has {} left for a warpgroup", wait.address, block.register_pool / kWarpgroup);
     case Wait::Kind::grid: {
       const Grid& before = *block.grid->before;
-      return fmt::format("wait for the kernel before to complete: {} of its {} blocks have not returned", (before.cluster_count - before.next_cluster + before.resident) * before.shape.cluster,
-                         before.shape.blocks);
+      const u32 left = (before.cluster_count - before.next_cluster + before.resident) * before.shape.cluster;
+      return fmt::format("wait for the kernel before to complete: {} of its {} blocks have not returned", left, before.shape.blocks);
     }
     case Wait::Kind::testing: {
       Wait mbarrier = wait;
@@ -198,7 +199,8 @@ void Machine::on_hazard(Hazard hazard, const Record* before, const Access& now, 
       return say("partial-release", ", but ordered after only some of the four warps' parts of being " + side(before->access) +
                                         ": every warp of the warpgroup has to release what its wgmma read");
     case Hazard::missing_proxy_fence:
-      return say("missing-proxy-fence", " through the asynchronous proxy; it was " + side(before->access) + " and no fence_proxy_async() by the writing side stands between");
+      return say("missing-proxy-fence", " through the asynchronous proxy; it was " + side(before->access) +
+                                            " and no fence_proxy_async() by the writing side stands between");
     case Hazard::uninitialised: return say("uninitialised", ", but nothing wrote it");
     case Hazard::live_barrier: return say("mbarrier", ", but a live mbarrier stands there");
   }

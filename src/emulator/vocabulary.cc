@@ -128,8 +128,12 @@ void wgmma_wait(int pending, Site site) {
 void registers(int count, bool acquire, Site site) {
   counted(site, acquire ? "register_acquire" : "register_release", [&](Machine& m, int delta) { m.registers(u32(count + 8 * delta), acquire, site); });
 }
-void shared_access(u32 address, void* data, int bytes, bool store, Site site) { Machine::current().shared_access(address, data, u32(bytes), store, site); }
-void global_access(const void* address, void* data, int bytes, bool store, Site site) { Machine::current().global_access(address, data, u32(bytes), store, site); }
+void shared_access(u32 address, void* data, int bytes, bool store, Site site) {
+  Machine::current().shared_access(address, data, u32(bytes), store, site);
+}
+void global_access(const void* address, void* data, int bytes, bool store, Site site) {
+  Machine::current().global_access(address, data, u32(bytes), store, site);
+}
 void cp_async(u32 destination, const void* source, int bytes, u32 valid, Site site) {
   call(site, "cp_async", [&](Machine& m) { m.cp_async(destination, source, u32(bytes), valid, site); });
 }

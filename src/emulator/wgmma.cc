@@ -70,7 +70,8 @@ void Machine::wgmma(DType type, int columns, bool transpose_a, bool transpose_b,
     if (type == DType::fp32 || type == DType::int32) fail("wgmma", site, "wgmma takes fp16, bf16, tf32, e4m3, e5m2 or int8");
     if ((transpose_a || transpose_b) && size_of(type) != 2) fail("wgmma", site, "wgmma takes M- or N-major operands of 16-bit types only");
     for (u64 d : {a, b})
-      if (Descriptor(d).base_offset) fail("descriptor", site, "descriptor {:#x} at {}: the emulator does not model a base offset; align the pattern instead", d, name_site(site));
+      if (Descriptor(d).base_offset)
+        fail("descriptor", site, "descriptor {:#x} at {}: the emulator does not model a base offset; align the pattern instead", d, name_site(site));
     Accumulator& accumulator = take_accumulator(g, type, columns, site);
     MatrixMultiply op{type, columns, transpose_a, transpose_b, accumulate, a, b, &accumulator, g.committed + 1, site_id(site), {}};
     if (options_.races) {
@@ -109,8 +110,9 @@ Accumulator& Machine::take_accumulator(Warpgroup& g, DType type, int columns, Si
   for_fragments(fresh, [](float& reg, float& value) { value = std::exchange(reg, std::bit_cast<float>(kPoison)); });
   // Without a fence only what the last wait left may stand there.
   const auto left = std::find_if(g.left.begin(), g.left.end(), here);
-  const bool untouched = left != g.left.end() && std::equal(fresh.values.begin(), fresh.values.end(), (*left)->values.begin(), (*left)->values.end(), same_bits);
-  if (!g.fenced && !untouched) report("wgmma", site, "wgmma at {} without wgmma_fence() after its accumulator registers were written", name_site(site));
+  const bool untouched = left != g.left.end() && std::ranges::equal(fresh.values, (*left)->values, same_bits);
+  if (!g.fenced && !untouched)
+    report("wgmma", site, "wgmma at {} without wgmma_fence() after its accumulator registers were written", name_site(site));
   if (left != g.left.end()) g.left.erase(left);
   return fresh;
 }

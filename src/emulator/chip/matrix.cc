@@ -64,7 +64,7 @@ void multiply(DType type, const float* a, const float* b, float* d, int n) {
   std::memcpy(d, id.data(), sizeof(i32) * std::size_t(kMultiplyRows * n));
 }
 
-void multiply_in_warp(DType type, const std::array<std::array<u32, 4>, 32>& a, const std::array<std::array<u32, 2>, 32>& b, const std::array<float*, 32>& d) {
+void multiply_in_warp(DType type, const ByLane<std::array<u32, 4>>& a, const ByLane<std::array<u32, 2>>& b, const ByLane<float*>& d) {
   float left[16][16], right[8][16];
   const auto unpack = [&](float* two, u32 word) {
     for (int half = 0; half < 2; ++half) {

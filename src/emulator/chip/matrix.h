@@ -25,6 +25,7 @@ struct Descriptor {
 void multiply(DType type, const float* a, const float* b, float* d, int n);
 
 // One warp's mma_sync: fragments by lane.
-void multiply_in_warp(DType type, const std::array<std::array<u32, 4>, 32>& a, const std::array<std::array<u32, 2>, 32>& b, const std::array<float*, 32>& d);
+template <class T> using ByLane = std::array<T, 32>;
+void multiply_in_warp(DType type, const ByLane<std::array<u32, 4>>& a, const ByLane<std::array<u32, 2>>& b, const ByLane<float*>& d);
 
 }  // namespace foretile::emulator

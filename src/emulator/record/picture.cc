@@ -25,7 +25,8 @@ EventArguments Picture::at(Site site) const { return EventArguments().add("at", 
 void Picture::block_starts(const Block& b) {
   BlockTracks& tracks = blocks_[b.index];
   const LaunchShape& shape = b.grid->shape;
-  tracks.process = writer_.add_process(shape.cluster > 1 ? fmt::format("{} (cluster {})", machine_.name_block(b), b.index_in_grid() / shape.cluster) : machine_.name_block(b));
+  const std::string name = machine_.name_block(b);
+  tracks.process = writer_.add_process(shape.cluster > 1 ? fmt::format("{} (cluster {})", name, b.index_in_grid() / shape.cluster) : name);
   tracks.warps.resize(b.warps.size());
   for (u32 w = 0; w < b.warps.size(); ++w) {
     const std::string role = b.grid->launch->name_role ? b.grid->launch->name_role(w) : "";
@@ -88,14 +89,19 @@ void Picture::thread_goes_on(const Thread& t) {
 void Picture::copy_issued(const Copy& c) {
   BlockTracks& tracks = of(*c.from);
   const std::string name = fmt::format("{}: {}", c.call, name_of_shared(*c.from, c.address));
-  const auto same = std::find_if(tracks.copies.begin(), tracks.copies.end(), [&](const InFlight& x) { return c.barrier && x.barrier == c.barrier && x.phase == c.barrier->phase && x.name == name; });
+  const auto same = std::find_if(tracks.copies.begin(), tracks.copies.end(), [&](const InFlight& x) {
+    return c.barrier && x.barrier == c.barrier && x.phase == c.barrier->phase && x.name == name;
+  });
   if (same != tracks.copies.end()) {
     ++same->count, ++same->in_flight, same->bytes += c.bytes;
     copies_[c.id] = {c.from->index, same->span, false};
     return;
   }
   EventArguments arguments = at(c.site);
-  if (c.box) arguments.add("shared memory", machine_.name_shared(*c.from, c.address)).add("inner", c.box->corner.inner).add("row", c.box->corner.row).add("batch", c.box->corner.batch);
+  if (c.box) {
+    const BoxCorner& corner = c.box->corner;
+    arguments.add("shared memory", machine_.name_shared(*c.from, c.address)).add("inner", corner.inner).add("row", corner.row).add("batch", corner.batch);
+  }
   if (!c.barrier) {
     arguments.add("group", c.group).add("bytes", i64(c.bytes));
   } else {
