@@ -2,8 +2,7 @@
 // checked-in table of registers and access widths (tests/golden/catalogue.csv) and in the emulator. Other
 // configurations run too, compiled on first use and marked 'registers estimated'.
 #pragma once
-#include "foretile/device/configuration.h"
-#include "foretile/device/operation.h"
+#include "foretile/device/legality.h"
 
 namespace foretile::catalogue {
 
@@ -14,6 +13,11 @@ constexpr Configuration coop(int m, int n, int stages, int buffers, int cluster_
 constexpr Configuration pingpong(int m, int n, int stages, int buffers, int cluster_m = 1) {
   return {.family = Family::sm90, .tile_m = m, .tile_n = n, .tile_k = 64, .stages = stages, .cluster_m = cluster_m,
           .schedule = Schedule::pingpong, .store_buffers = buffers};
+}
+// The same bytes a stage, of elements of 32 bits.
+constexpr Configuration tf32(Configuration c) {
+  c.tile_k /= 2;
+  return c;
 }
 constexpr Configuration decode(int m, int n, int k, int stages, int split_k = 1) {
   return {.family = Family::decode, .tile_m = m, .tile_n = n, .tile_k = k, .stages = stages, .split_k = split_k};
@@ -39,6 +43,20 @@ inline constexpr Configuration kConfigurations[] = {
     coop(128, 192, 4, 3),
     coop(128, 128, 6, 2),
     coop(192, 176, 4, 2),         // three consumers: wave fits between those above
+    tf32(pingpong(128, 128, 6, 2)),  // the same in tf32, where an SM takes as long for half the depth
+    tf32(pingpong(128, 160, 5, 2)),
+    tf32(pingpong(128, 144, 6, 2)),
+    tf32(coop(128, 256, 4, 2)),
+    tf32(coop(128, 256, 4, 2, 2)),
+    tf32(coop(256, 128, 4, 2)),
+    tf32(coop(128, 192, 4, 3)),
+    tf32(coop(128, 128, 6, 2)),
+    tf32(coop(192, 176, 4, 2)),
+    tf32(coop(128, 224, 4, 2)),   // N = 7168
+    tf32(coop(128, 64, 8, 2)),    // hundreds of rows: as many tiles as there are SMs
+    tf32(coop(64, 96, 10, 2)),
+    tf32(coop(64, 128, 8, 2)),
+    tf32(coop(64, 64, 12, 2)),    // few rows
     // Few rows: a ring of all or half of an SM's shared memory (then two blocks an SM, or two kernels by dependent launch),
     // K whole or split where N alone has too few tiles for the SMs.
     decode(8, 64, 128, 12),
@@ -119,6 +137,14 @@ inline constexpr NamedOperation kOperations[] = {
     {"bf16-unaligned", unaligned(product(DType::bf16, DType::bf16))},
     {"fp32", product(DType::fp32, DType::fp32)},
     {"fp32-unaligned", unaligned(product(DType::fp32, DType::fp32))},
+    {"tf32", product(DType::tf32, DType::fp32)},
 };
+
+// The first of them with a plain epilogue that a configuration computes, aligned: what it is in the catalogue for.
+constexpr Operation plain_operation(const Configuration& c) {
+  for (const NamedOperation& named : kOperations)
+    if (is_plain(named.operation) && !why_not(named.operation, c)) return named.operation;
+  return {};
+}
 
 }  // namespace foretile::catalogue

@@ -8,11 +8,14 @@
 namespace foretile {
 
 constexpr bool is_float(DType t) { return t == DType::fp32 || t == DType::fp16 || t == DType::bf16; }
+constexpr bool is_input(DType t) { return is_float(t) || t == DType::tf32; }     // of A and B
+constexpr bool is_single_width(DType t) { return t == DType::fp32 || t == DType::tf32; }
 constexpr bool is_half_width(DType t) { return t == DType::fp16 || t == DType::bf16; }
 
 // The reason in words, or null where the configuration is legal. `o` and `c` alone decide it.
 constexpr const char* why_not(const Operation& o, const Configuration& c) {
-  if (!is_float(o.a) || !is_float(o.b) || !is_float(o.d)) return "A, B and D must be fp32, fp16 or bf16";
+  if (!is_input(o.a) || !is_input(o.b)) return "A and B must be fp32, fp16, bf16 or tf32";
+  if (!is_float(o.d)) return "D must be fp32, fp16 or bf16";
   if ((o.has_c && !is_float(o.c)) || (o.has_bias && !is_float(o.bias)) || (o.has_residual && !is_float(o.residual)))
     return "C, bias and residual must be fp32, fp16 or bf16";
   if (c.tile_m <= 0 || c.tile_n <= 0 || c.tile_k <= 0) return "tile sizes must be positive";
@@ -20,7 +23,7 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   if (c.family != Family::decode && o.gating != Gating::none) return "gated products take the decode family";
 
   if (c.family == Family::ffma) {
-    if (o.a != DType::fp32 || o.b != DType::fp32) return "the ffma family takes A and B in fp32";
+    if (!is_single_width(o.a) || o.a != o.b) return "the ffma family takes A and B both fp32 or both tf32";
     if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1) return "the ffma family has no stages, store buffers or clusters";
     if (c.thread_m <= 0 || c.thread_n <= 0 || c.thread_m % 4 || c.thread_n % 4) return "ffma register tiles must be multiples of 4 both ways";
     if (c.thread_m * c.thread_n > 128) return "an ffma register tile of more than 128 values would spill";
@@ -34,7 +37,7 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   }
 
   if (c.family == Family::gemv) {
-    if (o.a != DType::fp32 || o.b != DType::fp32) return "the gemv family takes A and B in fp32";
+    if (!is_single_width(o.a) || o.a != o.b) return "the gemv family takes A and B both fp32 or both tf32";
     if (o.transpose_a || o.transpose_b) return "the gemv family takes A[M,K] and B[N,K], not transposed";
     if (o.inputs != Alignment::tma) return "the gemv family needs the base address and every row of A and B on a multiple of 16 bytes";
     if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1 || c.thread_m || c.thread_n) return "the gemv family has a tile and a number of warps, nothing else";
@@ -53,11 +56,12 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
     return nullptr;
   }
 
-  if (!is_half_width(o.a) || o.a != o.b) return "the sm90 and decode families take A and B both bf16 or both fp16";
+  if (c.family == Family::decode && (!is_half_width(o.a) || o.a != o.b)) return "the decode family takes A and B both bf16 or both fp16";
+  if ((!is_half_width(o.a) && o.a != DType::tf32) || o.a != o.b) return "the sm90 family takes A and B both bf16, both fp16 or both tf32";
   if (o.transpose_a || o.transpose_b) return "the sm90 and decode families take A[M,K] and B[N,K], not transposed";
   if (o.inputs != Alignment::tma) return "TMA needs the base address and every row of A and B on a multiple of 16 bytes";
   if (c.thread_m || c.thread_n) return "the sm90 and decode families have no register tile: it follows from the warpgroups";
-  if (c.tile_k % sm90::slab_elements(o) || c.tile_k > 4 * sm90::slab_elements(o)) return "the tile must be 64, 128, 192 or 256 elements deep along K";
+  if (c.tile_k % sm90::slab_elements(o) || c.tile_k > 4 * sm90::slab_elements(o)) return "the tile must be one to four lines of 128 bytes deep along K: 64 to 256 elements of 16 bits, 32 to 128 of tf32";
   if (c.stages < 2) return "the ring needs at least two stages";
 
   if (c.family == Family::decode) {

@@ -15,6 +15,18 @@ enum class Gating : u8 {
 
 enum class Activation : u8 { none = 0, relu = 1, gelu_erf = 2, gelu_tanh = 3, silu = 4 };
 
+// How A and B in fp32 are multiplied.
+enum class Compute : u8 {
+  exact = 0,  // as they are
+  // Each element of A and B without the 13 low bits of its significand (cut toward zero, 10 remain: a relative error below
+  // 2^-10), products exact, sums in fp32 as ever. The same in every kernel; on Hopper by tensor cores where neither is
+  // transposed and both obey TMA's rules, elsewhere by the kernels for fp32.
+  tf32 = 1,
+};
+
+// What an Operation calls the type of A or B.
+constexpr DType input_type(DType stored, Compute compute) { return stored == DType::fp32 && compute == Compute::tf32 ? DType::tf32 : stored; }
+
 // Whether an operand obeys the rules of the tensor memory accelerator (TMA): base address and every outer
 // stride a multiple of 16 bytes, contiguous along the inner dimension (PTX ISA, "tensor map").
 enum class Alignment : u8 { any = 0, tma = 1 };

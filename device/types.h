@@ -42,6 +42,10 @@ constexpr int size_of(DType type) {
   return 0;
 }
 
+// tf32 is a way to read fp32, not one to store it: a matrix of it is one of fp32, whose elements count without the 13 low
+// bits of their significands (cut toward zero), as the tensor cores take them.
+constexpr DType stored_type(DType type) { return type == DType::tf32 ? DType::fp32 : type; }
+
 // Storage formats as bit patterns: no toolkit header is needed, and host and device agree by construction.
 struct bf16 { u16 bits; };
 struct fp16 { u16 bits; };

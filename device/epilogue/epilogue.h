@@ -21,8 +21,15 @@ template <Activation F> FORETILE_DEVICE float activate(float x) {
   }
 }
 
+// What counts of an element of A or B: of tf32 not its low bits, in every kernel as in the tensor cores.
+template <DType T> FORETILE_DEVICE float counted(float element) {
+  if constexpr (T == DType::tf32) return cut_to_tf32(element);
+  else return element;
+}
+template <DType T> FORETILE_DEVICE f32x4 counted(const f32x4& v) { return {counted<T>(v.x), counted<T>(v.y), counted<T>(v.z), counted<T>(v.w)}; }
+
 template <DType T> FORETILE_DEVICE float load_as_float(const MatrixArgument& x, i64 offset) {
-  return to_float(load_global(static_cast<const Storage<T>*>(x.data) + offset));
+  return counted<T>(to_float(load_global(static_cast<const Storage<T>*>(x.data) + offset)));
 }
 
 // alpha = 0 keeps NaN and infinity of A and B out.

@@ -1,4 +1,4 @@
-// The fp32 kernel: D = epilogue(op(A) x op(B)^T) for fp32 A and B of any transpose, leading dimension and alignment, on
+// The fp32 kernel: D = epilogue(op(A) x op(B)^T) for fp32 (or tf32) A and B of any transpose, leading dimension and alignment, on
 // every GPU, at the rate of FFMA (rung 8 of the ladder).
 //
 // All threads do the same. A block walks output tiles until none is left. Tiles of A and B stand in shared memory as fp32,
@@ -27,7 +27,7 @@ namespace foretile {
 namespace ffma {
 
 // One warp's share of an operand: where its units come from, and the values on their way.
-template <bool Transposed, int Rows, bool Wide, Configuration C> struct Share {
+template <DType T, bool Transposed, int Rows, bool Wide, Configuration C> struct Share {
   static constexpr int kRows = unit_rows(Transposed, Rows), kDepth = unit_depth(Transposed, Rows);
   static constexpr int kUnits = units(C, Rows), kEach = units_each(C, Rows), kAlong = C.tile_k / kDepth;
   const float* from[kEach];
@@ -97,11 +97,12 @@ template <bool Transposed, int Rows, bool Wide, Configuration C> struct Share {
     for (int i = 0; i < kEach; ++i) {
       if (!mine(i)) continue;
       const SmemAddress to = tile + 4 * u32(k(i) * pitch + row(i));
+      const f32x4 v = counted<T>(values[i]);
       if constexpr (Transposed) {
-        store_shared(to, values[i]);
+        store_shared(to, v);
       } else {
-        store_shared(to, values[i].x), store_shared(to + 4 * u32(pitch), values[i].y);
-        store_shared(to + 8 * u32(pitch), values[i].z), store_shared(to + 12 * u32(pitch), values[i].w);
+        store_shared(to, v.x), store_shared(to + 4 * u32(pitch), v.y);
+        store_shared(to + 8 * u32(pitch), v.z), store_shared(to + 12 * u32(pitch), v.w);
       }
     }
   }
@@ -146,8 +147,8 @@ template <Operation O, Configuration C> struct GemmFfma {
 
   FORETILE_DEVICE void compute(i32 first_row, i32 first_column, i32 batch) {
     Accumulators acc = {};
-    ffma::Share<O.transpose_a, C.tile_m, kWide, C> a;
-    ffma::Share<O.transpose_b, C.tile_n, kWide, C> b;
+    ffma::Share<O.a, O.transpose_a, C.tile_m, kWide, C> a;
+    ffma::Share<O.b, O.transpose_b, C.tile_n, kWide, C> b;
     a.begin(args.a, batch, first_row, args.m, args.k);
     b.begin(args.b, batch, first_column, args.n, args.k);
     const i32 steps = (args.k + C.tile_k - 1) / C.tile_k;

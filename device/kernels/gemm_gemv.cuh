@@ -1,4 +1,4 @@
-// The kernel for a vector or a few rows of A: D = epilogue(A x B^T) in fp32, B streamed once at the speed of memory.
+// The kernel for a vector or a few rows of A: D = epilogue(A x B^T) in fp32 (or tf32), B streamed once at the speed of memory.
 //
 // A block takes tile_n rows of B and tile_m rows of A; its warps share out K in steps of 128 elements, so that even a
 // narrow B keeps every SM busy. A lane loads 16 bytes of each row of B, which nobody else needs, and of each row of A, which
@@ -50,10 +50,10 @@ template <Operation O, Configuration C> struct GemmGemv {
     for (i32 k = warp * gemv::kStep + lane * 4; k < args.k; k += C.split_k * gemv::kStep) {
       f32x4 right[C.tile_n];
       FORETILE_UNROLL
-      for (int j = 0; j < C.tile_n; ++j) right[j] = four(b[j] + k, args.k - k);
+      for (int j = 0; j < C.tile_n; ++j) right[j] = counted<O.b>(four(b[j] + k, args.k - k));
       FORETILE_UNROLL
       for (int i = 0; i < C.tile_m; ++i) {
-        const f32x4 left = four(a[i] + k, args.k - k);
+        const f32x4 left = counted<O.a>(four(a[i] + k, args.k - k));
         FORETILE_UNROLL
         for (int j = 0; j < C.tile_n; ++j) {
           float& sum = acc[i][j];

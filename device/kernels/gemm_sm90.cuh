@@ -1,4 +1,4 @@
-// The Hopper kernel: D = epilogue(A[M,K] x B[N,K]^T) in bf16 or fp16 with fp32 accumulation.
+// The Hopper kernel: D = epilogue(A[M,K] x B[N,K]^T) in bf16, fp16 or, of fp32 data, tf32, with fp32 accumulation.
 //
 // Roles. A block is one producer warpgroup and one to three consumer warpgroups, persistent: it walks output tiles in
 // the order of device/layout/tile_order.h until none is left.
@@ -56,8 +56,8 @@ template <Operation O, Configuration C> struct GemmSm90 {
   FORETILE_DEVICE Mbarrier full(u32 stage) const { return barrier(sm90::full_barrier(int(stage))); }
   FORETILE_DEVICE Mbarrier empty(u32 stage) const { return barrier(sm90::empty_barrier(C, int(stage))); }
   FORETILE_DEVICE Mbarrier turn(u32 consumer) const { return barrier(sm90::turn_barrier(C, int(consumer))); }
-  FORETILE_DEVICE SmemAddress a_stage(u32 stage) const { return shared + u32(sm90::a_offset(C)) + stage * sm90::a_stage_bytes(C); }
-  FORETILE_DEVICE SmemAddress b_stage(u32 stage) const { return shared + u32(sm90::b_offset(C)) + stage * sm90::b_stage_bytes(C); }
+  FORETILE_DEVICE SmemAddress a_stage(u32 stage) const { return shared + u32(sm90::a_offset(C)) + stage * sm90::a_stage_bytes(O, C); }
+  FORETILE_DEVICE SmemAddress b_stage(u32 stage) const { return shared + u32(sm90::b_offset(O, C)) + stage * sm90::b_stage_bytes(O, C); }
 
   FORETILE_DEVICE WorkIterator work() const {
     return {i32(block_index().x) / kClusterSize, i32(grid_size().x) / kClusterSize, i32(tile_count(args.grid))};
@@ -283,7 +283,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
   }
 
   FORETILE_DEVICE SmemAddress staging(u32 consumer, u32 buffer) const {
-    return shared + u32(sm90::d_offset(C)) + (consumer * C.store_buffers + buffer) * sm90::d_chunk_bytes(O, C);
+    return shared + u32(sm90::d_offset(O, C)) + (consumer * C.store_buffers + buffer) * sm90::d_chunk_bytes(O, C);
   }
 
   // The accumulators go through shared memory as fp32, so that one rolled loop, instead of an unrolled copy for every

@@ -46,9 +46,9 @@ constexpr int slab_elements(const Operation& o) { return kTileRowBytes / size_of
 constexpr int slabs(const Operation& o, const Configuration& c) { return c.tile_k / slab_elements(o); }
 constexpr int a_slab_bytes(const Configuration& c) { return c.tile_m * kTileRowBytes; }
 constexpr int b_slab_bytes(const Configuration& c) { return c.tile_n * kTileRowBytes; }
-constexpr int a_stage_bytes(const Configuration& c) { return c.tile_m * c.tile_k * 2; }  // of 16-bit elements
-constexpr int b_stage_bytes(const Configuration& c) { return c.tile_n * c.tile_k * 2; }
-constexpr int stage_bytes(const Configuration& c) { return a_stage_bytes(c) + b_stage_bytes(c); }
+constexpr int a_stage_bytes(const Operation& o, const Configuration& c) { return slabs(o, c) * a_slab_bytes(c); }
+constexpr int b_stage_bytes(const Operation& o, const Configuration& c) { return slabs(o, c) * b_slab_bytes(c); }
+constexpr int stage_bytes(const Operation& o, const Configuration& c) { return a_stage_bytes(o, c) + b_stage_bytes(o, c); }
 
 // D leaves by TMA where nothing but scaling and rounding stands between the accumulators and it; else threads write it,
 // out of accumulators staged as fp32.
@@ -62,9 +62,9 @@ constexpr int d_chunks_per_band(const Operation& o, const Configuration& c) { re
 constexpr int d_staging_bytes(const Operation& o, const Configuration& c) { return consumer_warpgroups(c) * c.store_buffers * d_chunk_bytes(o, c); }
 
 constexpr int a_offset(const Configuration&) { return 0; }
-constexpr int b_offset(const Configuration& c) { return c.stages * a_stage_bytes(c); }
-constexpr int d_offset(const Configuration& c) { return c.stages * stage_bytes(c); }
-constexpr int barrier_offset(const Operation& o, const Configuration& c) { return d_offset(c) + d_staging_bytes(o, c); }
+constexpr int b_offset(const Operation& o, const Configuration& c) { return c.stages * a_stage_bytes(o, c); }
+constexpr int d_offset(const Operation& o, const Configuration& c) { return c.stages * stage_bytes(o, c); }
+constexpr int barrier_offset(const Operation& o, const Configuration& c) { return d_offset(o, c) + d_staging_bytes(o, c); }
 constexpr int full_barrier(int stage) { return 8 * stage; }                                  // within the barriers
 constexpr int empty_barrier(const Configuration& c, int stage) { return 8 * (c.stages + stage); }
 constexpr int turn_barrier(const Configuration& c, int warpgroup) { return 8 * (2 * c.stages + warpgroup); }
@@ -94,7 +94,7 @@ constexpr int a_box_rows(const Configuration& c, i64 m) {
 }
 // What the full barrier of a stage expects: all of B's tile, and of A's as many rows as its boxes have.
 constexpr int expected_bytes(const Operation& o, const Configuration& c, int box_rows_of_a) {
-  return b_stage_bytes(c) + box_rows_of_a * c.cluster_n * slabs(o, c) * kTileRowBytes;
+  return b_stage_bytes(o, c) + box_rows_of_a * c.cluster_n * slabs(o, c) * kTileRowBytes;
 }
 constexpr int b_box_rows(const Configuration& c) { return c.tile_n / c.cluster_m; }
 

@@ -316,6 +316,7 @@ FORETILE_VOCABULARY float to_float(fp16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.bits));
   return f;
 }
+FORETILE_VOCABULARY float cut_to_tf32(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
 template <class T> FORETILE_DEVICE T round_to(float x);
 template <> FORETILE_DEVICE float round_to<float>(float x) { return x; }
 template <> FORETILE_DEVICE bf16 round_to<bf16>(float x) {

@@ -175,6 +175,7 @@ FORETILE_VOCABULARY float hyperbolic_tangent(float x);
 FORETILE_VOCABULARY float to_float(bf16 x);
 FORETILE_VOCABULARY float to_float(fp16 x);
 FORETILE_DEVICE float to_float(float x) { return x; }
+FORETILE_VOCABULARY float cut_to_tf32(float x);  // the 13 low bits cleared: toward zero, as wgmma reads tf32
 template <class T> FORETILE_DEVICE T round_to(float x);  // T: float, bf16, fp16
 // Two neighbours rounded into one 32-bit register, the first in the low half. T: bf16, fp16.
 template <class T> FORETILE_DEVICE u32 pack_pair(float low, float high);

@@ -65,7 +65,8 @@ struct Scalar {
   }
 };
 
-// D[M,N] = residual + activate(alpha * A[M,K] x B[N,K]^T + beta * C + bias), accumulated in fp32.
+// D[M,N] = residual + activate(alpha * A[M,K] x B[N,K]^T + beta * C + bias), accumulated in fp32. fp32 inputs are multiplied as
+// they are, in fp32, unless `compute` says tf32.
 // Gated (SwiGLU: activation silu; GeGLU: gelu), with X = alpha * A x B^T + beta * C + bias of N columns:
 // D[M,N/2] = residual + activate(X_gate) * X_up. N counts the columns of the product; bias and C have N, D and residual N/2.
 // C may be D with equal dtype, ld and batch_stride; otherwise no element of D may be an element of an input (interleaved
@@ -80,6 +81,7 @@ struct Matmul {
   Matrix bias;          // [N] contiguous; data null: none; ld not looked at
   Matrix residual;      // [M,N]; data null: none
   Activation activation = Activation::none;
+  Compute compute = Compute::exact;  // tf32: A and B both fp32, cut to ten bits each
   Gating gating = Gating::none;  // which columns of the product are gates. Hopper, 16-bit A and B aligned for TMA
 
   // Programmatic dependent launch: the kernel may start while the one before it on the stream still runs, and waits for

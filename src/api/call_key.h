@@ -31,7 +31,7 @@ inline CallKey make_key(u64 context, const Matmul& call) {
   const Matrix* const matrices[6] = {&call.a, &call.b, &call.d, &call.c, &call.residual, &call.bias};
   key.kinds = u64(call.activation) | u64(reads_c) << 8 | u64(call.alpha.pointer != nullptr) << 9 | u64(call.beta.pointer != nullptr) << 10 |
               u64(call.alpha.pointer || call.alpha.value != 0) << 11 | u64(call.gating) << 16 | u64(call.dependent) << 24 | u64(call.weights_ready) << 25 |
-              u64(call.batch_invariant) << 26;
+              u64(call.batch_invariant) << 26 | u64(call.compute) << 32;
   key.types = key.addresses = 0;
   for (int i = 0; i < 6; ++i) {
     const Matrix& x = *matrices[i];

@@ -28,6 +28,7 @@ struct Operand {
 Status check_type(const Operand& x) {
   const auto value = int(x.matrix.dtype);
   if (value < 0 || value > int(DType::int32)) return invalid("dtype of {} is {}, which is no type; allowed: fp32, fp16, bf16", x.name, value);
+  if (x.matrix.dtype == DType::tf32) return {Code::unsupported, fmt::format("dtype of {} is tf32, which is no way to store a matrix; allowed: fp32, fp16, bf16; to multiply fp32 in tf32: compute", x.name)};
   if (!is_float(x.matrix.dtype)) return {Code::unsupported, fmt::format("dtype of {} is {}; allowed: fp32, fp16, bf16", x.name, name_of(x.matrix.dtype))};
   return {};
 }
@@ -72,6 +73,10 @@ Status check_call(const Matmul& call, Pointers pointers, CheckedCall& out) {
     if (value < 0) return invalid("{} is {}; allowed: 0 or more", name, value);
   if (int(call.activation) > int(Activation::silu))
     return invalid("activation is {}; allowed: none (0), relu (1), gelu_erf (2), gelu_tanh (3), silu (4)", int(call.activation));
+  if (int(call.compute) > int(Compute::tf32)) return invalid("compute is {}; allowed: exact (0), tf32 (1)", int(call.compute));
+  if (call.compute == Compute::tf32)
+    for (const auto& [name, matrix] : {std::pair{"A", &call.a}, {"B", &call.b}})
+      if (matrix->dtype != DType::fp32) return invalid("compute is tf32 and dtype of {} {}; allowed: tf32 with A and B both fp32", name, name_of(matrix->dtype));
   if (int(call.gating) > int(Gating::interleaved)) return invalid("gating is {}; allowed: none (0), halves (1), interleaved (2)", int(call.gating));
   if (call.gating != Gating::none && call.n % 2) return invalid("n is {} with gating {}; allowed: an even number, gates and up columns together", call.n, name_of(call.gating));
   if (call.sm_budget < 0) return invalid("sm_budget is {}; allowed: 0 (all SMs) or more", call.sm_budget);
@@ -127,7 +132,7 @@ Status check_call(const Matmul& call, Pointers pointers, CheckedCall& out) {
     return invalid("batches of D overlap (ld {}, batch_stride {}, batch {}); allowed: strides that give every element of D an address of its own", e.d.ld,
                    e.d.batch_stride, call.batch);
 
-  o.a = call.a.dtype, o.b = call.b.dtype, o.d = call.d.dtype;
+  o.a = input_type(call.a.dtype, call.compute), o.b = input_type(call.b.dtype, call.compute), o.d = call.d.dtype;
   o.transpose_a = call.a.transposed, o.transpose_b = call.b.transposed;
   o.has_c = reads_c, o.has_bias = has_bias, o.has_residual = has_residual;
   if (reads_c) o.c = call.c.dtype;

@@ -25,8 +25,8 @@ void check_options(const BenchOptions& o) {
   if (o.shapes.empty()) throw std::invalid_argument("shapes: none given");
   if (o.rounds < 1) throw std::invalid_argument(fmt::format("rounds is {}; at least 1", o.rounds));
   if (!(o.arm_seconds >= 0 && o.arm_seconds <= 60)) throw std::invalid_argument(fmt::format("arm_seconds is {}; allowed: 0 (by size) to 60", o.arm_seconds));
-  for (const DType t : {o.in, o.out})
-    if (!is_float(t)) throw std::invalid_argument(fmt::format("dtype is {}; allowed: fp32, fp16, bf16", name_of(t)));
+  if (!is_input(o.in)) throw std::invalid_argument(fmt::format("in is {}; allowed: fp32, tf32, fp16, bf16", name_of(o.in)));
+  if (!is_float(o.out)) throw std::invalid_argument(fmt::format("out is {}; allowed: fp32, fp16, bf16", name_of(o.out)));
 }
 
 double forecast_us(const Gpu& gpu, const Workload& w, const Configuration& c, Regime regime, std::string* bound) {

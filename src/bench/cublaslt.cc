@@ -15,17 +15,18 @@ namespace {
 
 // Values of the cuBLASLt and CUDA headers (cublasLt.h, cublas_api.h, library_types.h of CUDA 13.0).
 constexpr int kReal32 = 0, kReal16 = 2, kRealBf16 = 14;                    // cudaDataType_t
-constexpr int kCompute32 = 68;                                             // CUBLAS_COMPUTE_32F
+constexpr int kCompute32 = 68, kCompute32ByTf32 = 77;                      // CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32
 constexpr int kTransposeA = 3, kTransposeB = 4;                            // cublasLtMatmulDescAttributes_t
 constexpr int kPreferenceWorkspace = 1;                                    // cublasLtMatmulPreferenceAttributes_t
 constexpr int kNoTranspose = 0, kTranspose = 1;                            // cublasOperation_t
 
 int type_code(DType type) {
   switch (type) {
-    case DType::fp32: return kReal32;
+    case DType::fp32:
+    case DType::tf32: return kReal32;
     case DType::fp16: return kReal16;
     case DType::bf16: return kRealBf16;
-    default: throw std::runtime_error("the cuBLASLt baseline takes fp32, fp16 and bf16");
+    default: throw std::runtime_error("the cuBLASLt baseline takes fp32, tf32, fp16 and bf16");
   }
 }
 
@@ -121,7 +122,7 @@ CublasLtProduct::CublasLtProduct(const CublasLt& lt, const Operation& o, const P
   static CublasLt::Handle handle = nullptr;  // one a process: a handle costs memory and a second
   if (!handle) require(lt, lt.create(&handle), "cublasLtCreate");
   handle_ = handle;
-  require(lt, lt.product_create(&product_, kCompute32, kReal32), "cublasLtMatmulDescCreate");
+  require(lt, lt.product_create(&product_, o.a == DType::tf32 ? kCompute32ByTf32 : kCompute32, kReal32), "cublasLtMatmulDescCreate");
   // cuBLASLt counts columns first: D^T[N,M] = B (K x N as it sees it, transposed) * A^T (K x M).
   require(lt, lt.product_set(product_, kTransposeA, &kTranspose, sizeof kTranspose), "cublasLtMatmulDescSetAttribute");
   require(lt, lt.product_set(product_, kTransposeB, &kNoTranspose, sizeof kNoTranspose), "cublasLtMatmulDescSetAttribute");

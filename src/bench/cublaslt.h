@@ -47,7 +47,7 @@ struct CublasLt {
 };
 
 // D[M,N] = A[M,K] x B[N,K]^T by cuBLASLt, row-major and dense, types as in the operation (A and B alike; fp32, fp16 or
-// bf16; fp32 as true fp32). Throws std::runtime_error with cuBLASLt's words.
+// bf16; fp32 as true fp32, tf32 by its fast TF32 mode). Throws std::runtime_error with cuBLASLt's words.
 class CublasLtProduct {
  public:
   static constexpr int kRequested = 64;

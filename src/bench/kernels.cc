@@ -47,6 +47,7 @@ __device__ inline u64 mix(u64 z) {  // SplitMix64's finaliser
 }
 __device__ inline float to_float_any(DType type, const void* data, i64 i) {
   if (type == DType::fp32) return static_cast<const float*>(data)[i];
+  if (type == DType::tf32) return __uint_as_float(static_cast<const u32*>(data)[i] & 0xffffe000u);
   const u16 bits = static_cast<const u16*>(data)[i];
   if (type == DType::bf16) return __uint_as_float(u32(bits) << 16);
   return fp16_to_float(bits);
@@ -75,7 +76,7 @@ extern "C" __global__ void fill(FillArguments f) {
     const u64 z = mix(mix(f.seed + u64(batch)) + (u64(row) << 32) + u64(column));
     float v = f.values == 0 ? normal(z) : f.values == 1 ? float(int(z % u64(2 * f.limit + 1)) - f.limit) : f.values == 2 ? __uint_as_float(0x7fffffff) : 0.0f;
     const i64 at = batch * f.x.batch_stride + row * f.x.ld + column;
-    if (f.type == DType::fp32) static_cast<float*>(f.x.data)[at] = v;
+    if (stored_type(f.type) == DType::fp32) static_cast<float*>(f.x.data)[at] = v;
     else static_cast<u16*>(f.x.data)[at] = half_bits(f.type, v);
   }
 }

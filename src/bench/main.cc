@@ -22,6 +22,12 @@ Configuration configuration_of(const std::string& text) {
   return *c;
 }
 
+Compute compute_of(const std::string& text) {
+  const auto c = compute_from(text);
+  if (!c) throw std::invalid_argument("compute is '" + text + "'; allowed: " + compute_names());
+  return *c;
+}
+
 DType dtype_of(const std::string& text) {
   const auto t = dtype_from(text);
   if (!t) throw std::invalid_argument("dtype is '" + text + "'; allowed: fp32, fp16, bf16");
@@ -34,11 +40,12 @@ int run(int argc, char** argv) {
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
 
   bench::VerifyOptions v;
-  std::string v_configuration, v_gated;
+  std::string v_configuration, v_gated, compute = "exact";
   CLI::App* verify = app.add_subcommand("verify", "random products against fp64");
   verify->add_option("--count", v.count), verify->add_option("--seed", v.seed), verify->add_option("--only", v.only), verify->add_option("--max-size", v.max_size);
   verify->add_flag("--integers", v.integers), verify->add_flag("--exact-allocations", v.exact_allocations);
   verify->add_option("--gated", v_gated, "halves or interleaved: gated products alone");
+  verify->add_option("--compute", compute, "tf32: products of fp32 in tf32 alone");
   verify->add_option("--config", v_configuration), verify->add_option("--threads", v.threads), verify->add_option("--device", v.device);
 
   bench::BenchOptions b;
@@ -48,6 +55,7 @@ int run(int argc, char** argv) {
   CLI::App* all = app.add_subcommand("configurations", "every catalogue configuration, quickly");
   for (CLI::App* sub : {speed, all}) {
     sub->add_option("--suite", suite, "layers, squares, catalogue or MxNxK,..."), sub->add_option("--m", ms), sub->add_option("--dtype", in), sub->add_option("--out-dtype", out);
+    sub->add_option("--compute", compute, "of fp32: exact or tf32; cuBLASLt's alike");
     sub->add_option("--csv", csv), sub->add_option("--device", b.device);
     sub->add_flag("--dependent", b.mode.dependent, "ours in a chain of dependent launches, weights ready"), sub->add_flag("--batch-invariant", b.mode.batch_invariant);
     sub->add_option("--configs", configurations, "all, or configurations separated by commas; default: the library's choice");
@@ -69,6 +77,7 @@ int run(int argc, char** argv) {
   if (*verify) {
     if (!v_configuration.empty()) v.configuration = configuration_of(v_configuration);
     if (!v_gated.empty() && !(v.gating = gating_from(v_gated))) throw std::invalid_argument("gated is '" + v_gated + "'; allowed: none, halves, interleaved");
+    v.compute = compute_of(compute);
     v.progress = say;
     const bench::VerifyResult r = bench::verify(v);
     std::printf("%s", r.text().c_str());
@@ -96,7 +105,8 @@ int run(int argc, char** argv) {
     if (!csv.empty()) r.write_csv(csv);
     return r.verified() ? 0 : 1;
   }
-  b.in = dtype_of(in), b.out = out.empty() ? b.in : dtype_of(out);
+  b.in = input_type(dtype_of(in), compute_of(compute)), b.out = dtype_of(out.empty() ? in : out);
+  if (compute_of(compute) == Compute::tf32 && b.in != DType::tf32) throw std::invalid_argument("compute is tf32 with dtype " + in + "; allowed: tf32 with dtype fp32");
   b.shapes = bench::suite_shapes(suite, suite == "layers" || suite == "squares" ? bench::parse_sizes(ms) : std::vector<i64>{});
   if (configurations == "all") {
     b.configurations.assign(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations));

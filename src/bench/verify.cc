@@ -22,12 +22,13 @@ constexpr i64 kGuardBytes = 4096;
 constexpr u32 kGuardSeed = 77;
 constexpr i64 kSmall = 4'000'000;  // multiply-adds of a case that the host checks too
 
-Matrix matrix_of(const OperandPlan& x, void* data, bool transposed = false) { return {data, x.type, x.told_ld, x.told_batch_stride, transposed}; }
+Matrix matrix_of(const OperandPlan& x, void* data, bool transposed = false) { return {data, stored_type(x.type), x.told_ld, x.told_batch_stride, transposed}; }
 
 Matmul describe(const VerifyCase& v) {
   Matmul call;
   call.m = v.problem.m, call.n = v.problem.n, call.k = v.problem.k, call.batch = v.problem.batch;
   call.activation = v.operation.activation, call.gating = v.operation.gating;
+  call.compute = v.operation.a == DType::tf32 ? Compute::tf32 : Compute::exact;
   call.batch_invariant = v.batch_invariant;
   call.dependent = v.chain != Chain::none, call.weights_ready = v.weights_ready;
   call.sm_budget = v.sm_budget;
@@ -41,7 +42,7 @@ Matmul describe_feed(const VerifyCase& v, void* zeros, void* values, void* a) {
   Matmul call;
   call.m = v.a.rows, call.n = v.a.columns, call.k = kFeedDepth, call.batch = v.a.batch_stride ? v.a.batches : 1;
   call.dependent = true;
-  call.a = call.b = Matrix(zeros, v.a.type);
+  call.a = call.b = Matrix(zeros, stored_type(v.a.type));
   call.residual = matrix_of(v.a, values), call.d = matrix_of(v.a, a);
   return call;
 }
@@ -267,7 +268,8 @@ VerifyResult verify(const VerifyOptions& options) {
   VerifyShape shape;
   shape.max_size = options.max_size, shape.integers = options.integers, shape.sms = gpu.info().sms;
   shape.configuration = options.configuration, shape.hopper = gpu.info().compute_capability == 90;
-  shape.gating = options.gating;
+  shape.gating = options.gating, shape.compute = options.compute;
+  if (options.gating.value_or(Gating::none) != Gating::none && options.compute != Compute::exact) throw std::runtime_error("gated products are of 16-bit types: gating does not go with compute tf32");
   if (options.gating.value_or(Gating::none) != Gating::none && !shape.hopper)
     throw std::runtime_error(fmt::format("gated products need compute capability 9.0 (Hopper); {} has {:.1f}", gpu.info().name, gpu.info().compute_capability / 10.0));
   if (options.gating && options.configuration)

@@ -22,6 +22,7 @@ struct VerifyOptions {
   int stop_after = 20;      // failures
   std::optional<Configuration> configuration;
   std::optional<Gating> gating;  // only products gated like this; needs Hopper
+  Compute compute = Compute::exact;  // tf32: only products of fp32 in tf32, else all kinds
   std::function<Status(const Matmul&)> product;  // what is verified; empty: foretile::matmul(), prepared ahead
   std::function<void(const std::string&)> progress;  // a line about once a second; may be empty
 };

@@ -32,11 +32,15 @@ Operation draw_operation(u64 seed, int number, bool integers, const VerifyShape&
   o.c = random.chance(0.7) ? o.d : draw_type(random);
   o.bias = random.chance(0.7) ? o.d : draw_type(random);
   o.residual = random.chance(0.7) ? o.d : draw_type(random);
-  const bool may_be_gated = shape.hopper && o.a == o.b && o.a != DType::fp32 && !o.transpose_a && !o.transpose_b;
+  const bool may_be_gated = shape.hopper && shape.compute == Compute::exact && o.a == o.b && o.a != DType::fp32 && !o.transpose_a && !o.transpose_b;
   const double draw = double(random.within(0, 999)) / 1000;
   if (shape.gating) o.gating = *shape.gating;
   else if (may_be_gated && draw < 0.35) o.gating = draw < 0.18 ? Gating::halves : Gating::interleaved;
   if (random.chance(o.gating == Gating::none ? 0.5 : 0.85)) o.activation = integers ? Activation::relu : random.of<Activation>({Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu});
+  if (shape.compute == Compute::tf32 || (o.gating == Gating::none && random.chance(0.1))) {
+    o.a = o.b = DType::tf32;
+    if (random.chance(0.6)) o.d = DType::fp32;
+  }
   return o;
 }
 

@@ -70,6 +70,7 @@ struct VerifyShape {
   std::optional<Configuration> configuration;  // only cases that it can compute
   bool hopper = true;   // draw configurations of the Hopper families, and gated products, too
   std::optional<Gating> gating;  // only products gated like this
+  Compute compute = Compute::exact;  // tf32: only products of fp32 in tf32
 };
 
 // Case number `index` of `seed` is the same whatever was drawn before it.

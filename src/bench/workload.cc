@@ -55,7 +55,8 @@ void* Workload::weights(i64 copy) const { return arena_.b.bytes_at(copy % copies
 Matmul Workload::call(i64 copy, const Configuration* configuration) const {
   Matmul call;
   call.m = shape_.m, call.n = shape_.n, call.k = shape_.k;
-  call.a = Matrix(arena_.a.data(), operation_.a), call.b = Matrix(weights(copy), operation_.b), call.d = Matrix(arena_.d.data(), operation_.d);
+  call.a = Matrix(arena_.a.data(), stored_type(operation_.a)), call.b = Matrix(weights(copy), stored_type(operation_.b)), call.d = Matrix(arena_.d.data(), operation_.d);
+  call.compute = operation_.a == DType::tf32 ? Compute::tf32 : Compute::exact;
   call.stream = arena_.gpu.stream();
   call.device = arena_.gpu.device();
   call.configuration = configuration;
@@ -123,8 +124,9 @@ std::string Workload::judge(i64 copy, bool other, double& bound_used) const {
     i64 count = shape_.m * shape_.n;
     gpu.launch("difference", gpu.info().sms * 8, 256, {&type, &x, &y, &count, &out});
     gpu.download(result, out, sizeof result);
-    // Two roundings of the largest value may be one unit apart; fp32 sums differ by their order.
-    const double allowed = type == DType::bf16 ? 0x1p-7 : type == DType::fp16 ? 0x1p-10 : 0x1p-14;
+    // Two roundings of the largest value may be one unit apart; fp32 sums differ by their order, and tf32 inputs by how they
+    // are rounded.
+    const double allowed = type == DType::bf16 || operation_.a == DType::tf32 ? 0x1p-7 : type == DType::fp16 ? 0x1p-10 : 0x1p-14;
     if (!(result[0] <= allowed * result[1])) text += fmt::format("differs from cuBLASLt's result by up to {} where the largest value is {}. ", result[0], result[1]);
   }
   return text;

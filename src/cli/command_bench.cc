@@ -19,7 +19,7 @@ namespace foretile::cli {
 namespace {
 
 struct Options {
-  std::string m, n, k, suite, dtype = "bf16", out_dtype, config, rounds = "6", csv, winners;
+  std::string m, n, k, suite, dtype = "bf16", out_dtype, compute = "exact", config, rounds = "6", csv, winners;
   bool no_baseline = false, gated = false;
   bench::CallMode mode;
   Output output;
@@ -63,7 +63,7 @@ void need_gpu() {
 }
 
 int bench_gated_command(const Options& options) {
-  for (const auto& [given, name] : {std::pair{!options.out_dtype.empty(), "--out-dtype"}, {!options.config.empty(), "--config"}, {options.no_baseline, "--no-baseline"}})
+  for (const auto& [given, name] : {std::pair{!options.out_dtype.empty(), "--out-dtype"}, {!options.config.empty(), "--config"}, {options.compute != "exact", "--compute"}, {options.no_baseline, "--no-baseline"}})
     if (given) throw BadInput(fmt::format("{} does not go with --gated: D has the type of A and B, the configuration is the library's choice, and the other arm is what is compared with", name));
   bench::GatedOptions g;
   g.shapes = shapes_of(options);
@@ -116,8 +116,9 @@ int bench_command(const Options& options) {
   if (options.gated) return bench_gated_command(options);
   bench::BenchOptions b;
   b.shapes = shapes_of(options);
-  b.in = type_of("--dtype", options.dtype);
-  b.out = options.out_dtype.empty() ? b.in : type_of("--out-dtype", options.out_dtype);
+  const DType stored = type_of("--dtype", options.dtype);
+  b.in = input_type(stored, parse_compute(options.compute, options.dtype));
+  b.out = options.out_dtype.empty() ? stored : type_of("--out-dtype", options.out_dtype);
   b.configurations = configurations_of(options.config);
   b.baseline = !options.no_baseline;
   b.mode = options.mode;
@@ -175,6 +176,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--suite", options->suite, "layers (of real models), squares (M = N = K), or MxNxK,MxNxK [layers]")->group("Product")->type_name("NAME");
   command->add_option("--dtype", options->dtype, "of A and B: bf16, fp16 or fp32 [bf16]")->group("Product")->type_name("TYPE");
   command->add_option("--out-dtype", options->out_dtype, "of D [as A and B]")->group("Product")->type_name("TYPE");
+  command->add_option("--compute", options->compute, "of fp32: exact or tf32, cuBLASLt's alike [exact]")->group("Product")->type_name("NAME");
   command->add_option("--config", options->config, "one configuration, or all of the catalogue [the library's choice]")->group("Measurement")->type_name("TEXT");
   command->add_option("--rounds", options->rounds, "of both arms in turn; six give the median's 95 % interval [6]")->group("Measurement")->type_name("N");
   command->add_flag("--gated", options->gated, "SwiGLU in one kernel, against cuBLASLt and a gating kernel behind it; layers: those with gate and up columns")->group("Measurement");
@@ -191,6 +193,7 @@ Examples:
   foretile bench --m 4096 --n 6144 --k 4096
   foretile bench --suite layers --m 1,32,4096 --csv layers.csv
   foretile bench --suite squares --m 2048,4096,8192 --dtype fp16
+  foretile bench --suite squares --m 4096 --dtype fp32 --compute tf32
   foretile bench --gated --m 1,16,64 --dependent
 Exit code 1 when a result is wrong, 3 when there is no GPU.)");
   command->callback([options, &action] { action = [options] { return bench_command(*options); }; });

@@ -88,7 +88,7 @@ std::vector<ChainLink> chain_of(const Options& options, const Machine& machine) 
   for (i64 i = 0; i < kernels; ++i) {
     const Operation o = product.operation();
     const Problem p = product.problem();
-    if (kernels > 1 && o.d != o.a) throw BadInput(fmt::format("--chain {}: D is the next product's A, so --out-dtype must equal --dtype", kernels));
+    if (kernels > 1 && o.d != stored_type(o.a)) throw BadInput(fmt::format("--chain {}: D is the next product's A, so --out-dtype must equal --dtype", kernels));
     if (kernels > 1 && o.transpose_a) throw BadInput(fmt::format("--chain {}: D is the next product's A and is not transposed; leave out --transpose-a", kernels));
     const auto given = options.configuration.parse(machine, o, p);
     chain.push_back({o, given ? *given : pick(machine, o, p, options.machine.conditions(machine.sms)), p});

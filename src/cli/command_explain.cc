@@ -37,7 +37,7 @@ void together(const CLI::App& command, const char* option, std::initializer_list
 }
 
 int explain_command(const Options& options, const CLI::App& command) {
-  together(command, "--kernel", {"--config", "--compare", "--dtype", "--out-dtype", "--transpose-a", "--transpose-b", "--unaligned", "--alpha", "--beta", "--bias", "--activation", "--gated", "--residual", "--dependent", "--batch-invariant"}, "the file says what the kernel does");
+  together(command, "--kernel", {"--config", "--compare", "--dtype", "--out-dtype", "--compute", "--transpose-a", "--transpose-b", "--unaligned", "--alpha", "--beta", "--bias", "--activation", "--gated", "--residual", "--dependent", "--batch-invariant"}, "the file says what the kernel does");
   together(command, "--compare", {"--config", "--roofline"}, "it has its two configurations");
   const Problem p = options.product.problem();
   if (!options.kernel.empty()) return explain_kernel(options.kernel, options.set, p, options.machine, options.roofline, options.output.json);

@@ -25,7 +25,7 @@ namespace foretile::cli {
 namespace {
 
 struct Options {
-  std::string count, seed = "1", only, on = "auto", config, gated;
+  std::string count, seed = "1", only, on = "auto", config, gated, compute = "exact";
   Output output;
 };
 
@@ -47,7 +47,7 @@ std::vector<emulator::BuiltIn> gated_kernels(const std::optional<Configuration>&
 }
 
 // Everything about case `index` follows from the seed, so that one case can be run again alone.
-Case random_case(u64 seed, u64 index, const std::optional<Configuration>& configuration, Gating gating) {
+Case random_case(u64 seed, u64 index, const std::optional<Configuration>& configuration, Gating gating, Compute compute) {
   std::mt19937_64 random(seed * 0x9e3779b97f4a7c15ull + index);
   const auto below = [&](i64 n) { return i64(random() % u64(n)); };
   Case c;
@@ -60,6 +60,7 @@ Case random_case(u64 seed, u64 index, const std::optional<Configuration>& config
     c.operation = catalogue::kOperations[below(std::size(catalogue::kOperations))].operation;
     c.configuration = catalogue::kConfigurations[below(std::size(catalogue::kConfigurations))];
     if (configuration) c.configuration = *configuration;
+    if (compute == Compute::tf32 && c.operation.a != DType::tf32) continue;
     if (!why_not(c.operation, c.configuration)) break;
   }
   // Odd sizes, down to one; small enough for a case to take about a second.
@@ -86,9 +87,16 @@ Case random_case(u64 seed, u64 index, const std::optional<Configuration>& config
   d.alpha = float(below(4) - 1), d.beta = c.operation.has_c ? float(below(4) - 1) : 0;
   // Activations other than ReLU round; their operands need not be integers.
   if (c.operation.activation != Activation::none && c.operation.activation != Activation::relu) d.values = reference::Values::normal;
+  if (c.operation.a == DType::tf32) d.values = reference::Values::normal;  // integers would not show what is cut
   c.how.async = emulator::Async(below(3)), c.how.scheduling = emulator::Scheduling(below(3)), c.how.seed = random();
   c.sms = int(2 + 2 * below(2));
   return c;
+}
+
+Compute compute_of(const Options& options) {
+  const Compute compute = parse_compute(options.compute, "fp32");
+  if (compute == Compute::tf32 && !options.gated.empty()) throw BadInput("--compute tf32 does not go with --gated: gated products are of 16-bit types");
+  return compute;
 }
 
 std::optional<Configuration> configuration_of(const Options& options) {
@@ -96,10 +104,14 @@ std::optional<Configuration> configuration_of(const Options& options) {
   std::string error;
   const auto c = configuration_from(options.config, error);
   if (!c) throw BadInput(fmt::format("--config: {} (foretile choose lists configurations)", error));
-  bool useful = false;
-  for (const auto& named : catalogue::kOperations) useful = useful || !why_not(named.operation, *c);
-  if (!useful) throw BadInput(fmt::format("--config {} computes none of the operations that are tried: {}", options.config, why_not(catalogue::kOperations[0].operation, *c)));
-  return c;
+  const char* first = nullptr;  // reason why not
+  for (const auto& named : catalogue::kOperations) {
+    if (compute_of(options) == Compute::tf32 && named.operation.a != DType::tf32) continue;
+    const char* const reason = why_not(named.operation, *c);
+    if (!reason) return c;
+    if (!first) first = reason;
+  }
+  throw BadInput(fmt::format("--config {} computes none of the operations that are tried: {}", options.config, first));
 }
 
 int verify_on_gpu(const Options& options) {
@@ -109,6 +121,7 @@ int verify_on_gpu(const Options& options) {
   if (!options.only.empty()) v.only = int(whole_number("--only", options.only, 0, 999999));
   v.configuration = configuration_of(options);
   if (!options.gated.empty()) v.gating = parse_gating(options.gated);
+  v.compute = compute_of(options);
   Progress progress("on the GPU", 0);
   v.progress = [&](const std::string& line) { progress.say(line); };
   const bench::VerifyResult r = bench::verify(v);
@@ -130,7 +143,7 @@ int verify_on_gpu(const Options& options) {
 
 // One case of a run again, with all that is known of it.
 int verify_one(const Options& options, const std::optional<Configuration>& configuration, u64 seed, u64 index) {
-  const Case c = random_case(seed, index, configuration, parse_gating(options.gated));
+  const Case c = random_case(seed, index, configuration, parse_gating(options.gated), compute_of(options));
   const EmulatedCheck check = emulate_and_check(c.operation, c.configuration, c.problem, c.data, c.how, c.sms);
   if (options.output.json) {
     auto json = envelope("verify");
@@ -149,6 +162,7 @@ int verify_in_emulator(const Options& options) {
   const u64 seed = u64(whole_number("--seed", options.seed, 0, 0x7fffffff));
   const auto configuration = configuration_of(options);
   const Gating gating = parse_gating(options.gated);
+  const Compute compute = compute_of(options);
   if (gating != Gating::none && gated_kernels(configuration, gating).empty())
     throw BadInput(fmt::format("--config {} with --gated {}: the emulator has no such kernel built in; leave out --config", options.config, options.gated));
   if (!options.only.empty()) return verify_one(options, configuration, seed, u64(whole_number("--only", options.only, 0, 999999)));
@@ -156,7 +170,7 @@ int verify_in_emulator(const Options& options) {
   Progress progress("checking", count);
   std::atomic<int> done{0};
   in_parallel(count, [&](int i) {
-    const Case c = random_case(seed, u64(i), configuration, gating);
+    const Case c = random_case(seed, u64(i), configuration, gating, compute);
     checks[size_t(i)] = emulate_and_check(c.operation, c.configuration, c.problem, c.data, c.how, c.sms);
     progress.done(++done, fmt::format("{} {}", shape_text(c.problem), text_of(c.configuration)));
   });
@@ -208,12 +222,14 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("--only", options->only, "run this case of them alone")->type_name("N");
   command->add_option("--config", options->config, "always this configuration [drawn from the catalogue]")->type_name("TEXT");
   command->add_option("--gated", options->gated, "gated products alone: halves or interleaved [some, on a Hopper GPU]")->type_name("LAYOUT");
+  command->add_option("--compute", options->compute, "tf32: products of fp32 in tf32 alone [all kinds]")->type_name("NAME");
   command->add_option("--on", options->on, "gpu, cpu (the emulator), or auto: the GPU where there is one [auto]")->type_name("NAME");
   options->output.add_to(*command);
   command->footer(R"(Examples:
   foretile verify --count 50
   foretile verify --count 50 --seed 7 --only 31                                     one case again
   foretile verify --count 20 --gated interleaved
+  foretile verify --count 20 --compute tf32
   foretile verify --count 2000 --seed 7 --json
 Exit code 1 when one fails; each failure prints its case.)");
   command->callback([options, &action] { action = [options] { return verify_command(*options); }; });

@@ -38,6 +38,13 @@ Gating parse_gating(const std::string& text) {
   throw BadInput(fmt::format("--gated is \"{}\"; allowed: halves (all gates, then all up columns), interleaved (gate, up, gate, up)", text));
 }
 
+Compute parse_compute(const std::string& text, const std::string& dtype) {
+  const auto c = compute_from(text);
+  if (!c) throw BadInput(fmt::format("--compute is \"{}\"; allowed: {}", text, compute_names()));
+  if (*c == Compute::tf32 && dtype != "fp32") throw BadInput(fmt::format("--compute is tf32 with --dtype {}; allowed: tf32 with --dtype fp32", dtype));
+  return *c;
+}
+
 i64 whole_number(const std::string& option, const std::string& text, i64 low, i64 high) {
   i64 value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -61,6 +68,7 @@ void ProductOptions::add_to(CLI::App& app) {
   app.add_option("--batch", batch, "products of this shape in one call [1]")->group("Product")->type_name("N");
   app.add_option("--dtype", dtype, "of A and B: bf16, fp16 or fp32 [bf16]")->group("Product")->type_name("TYPE");
   app.add_option("--out-dtype", out_dtype, "of D, C, bias and residual [as A and B]")->group("Product")->type_name("TYPE");
+  app.add_option("--compute", compute, "of fp32: exact, or tf32, in which ten bits of each input count [exact]")->group("Product")->type_name("NAME");
   app.add_flag("--transpose-a", transpose_a, "A stands as [K,M]")->group("Product");
   app.add_flag("--transpose-b", transpose_b, "B stands as [K,N]")->group("Product");
   app.add_flag("--unaligned", unaligned, "addresses and rows off TMA's 16-byte boundaries")->group("Product");
@@ -90,6 +98,7 @@ Operation ProductOptions::operation() const {
   o.a = o.b = parse_type("--dtype", dtype);
   o.d = out_dtype.empty() ? o.a : parse_type("--out-dtype", out_dtype);
   o.c = o.bias = o.residual = o.d;
+  o.a = o.b = input_type(o.a, parse_compute(compute, dtype));
   o.transpose_a = transpose_a, o.transpose_b = transpose_b;
   o.has_c = beta_value() != 0, o.has_bias = bias, o.has_residual = residual;
   o.activation = parse_activation(activation);
@@ -200,7 +209,8 @@ std::string shape_text(const Problem& p) {
 }
 
 std::string operation_line(const Operation& o) {
-  std::string text = fmt::format("{} x {} -> {}", name_of(o.a), name_of(o.b), name_of(o.d));
+  std::string text = fmt::format("{} x {} -> {}", name_of(stored_type(o.a)), name_of(stored_type(o.b)), name_of(o.d));
+  if (o.a == DType::tf32) text += " in TF32";
   if (o.transpose_a) text += ", A transposed";
   if (o.transpose_b) text += ", B transposed";
   if (o.inputs == Alignment::any) text += ", inputs not aligned for TMA";

@@ -36,11 +36,12 @@ struct NotPossible : std::runtime_error {
 i64 whole_number(const std::string& option, const std::string& text, i64 low, i64 high);
 double number(const std::string& option, const std::string& text);
 Gating parse_gating(const std::string& text);  // of --gated; empty: none
+Compute parse_compute(const std::string& text, const std::string& dtype);  // of --compute; tf32 goes with --dtype fp32 alone
 
 // What is computed. Texts as the user gave them; parsed by the functions below.
 struct ProductOptions {
   std::string m, n, k, batch = "1";
-  std::string dtype = "bf16", out_dtype, activation = "none", gated;
+  std::string dtype = "bf16", out_dtype, compute = "exact", activation = "none", gated;
   std::string alpha = "1", beta = "0";
   bool transpose_a = false, transpose_b = false, bias = false, residual = false, unaligned = false;
 

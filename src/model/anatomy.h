@@ -59,10 +59,12 @@ double norm(double x, double y, double z = 0, double w = 0, double v = 0);
 struct Energy {
   double on_chip = 0, off_chip = 0;  // J
 };
-Energy energy_of(const Machine& machine, const Problem& p, const Conditions& conditions, Family family, const Anatomy& x);
+Energy energy_of(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions, Family family, const Anatomy& x);
 
 // Instructions of one output element: scale, epilogue, rounding.
 double epilogue_instructions(const Operation& o);
+// Energy of a FLOP of this type on tensor cores over that of one in 16 bits.
+double flop_energy_ratio(const Machine& machine, DType type);
 
 // ffma_clocks.cc
 constexpr double kFp32LatencyLoad = 1.6;  // of unloaded: fitted to 64x64 tiles on an H200, which have nothing to hide it under

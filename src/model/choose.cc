@@ -13,11 +13,15 @@ namespace {
 class Filter {
  public:
   Filter(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions) : machine_(machine), o_(o), p_(p) {
-    if (conditions.batch_invariant) slices_ = slices_for(conditions);
+    if (!conditions.batch_invariant) return;
+    slices_ = slices_for(conditions);
+    constexpr Configuration any = catalogue::tf32(catalogue::coop(128, 128, 6, 2));
+    only_sm90_ = o.a == DType::tf32 && !why_not_on(machine, o, any, p);
   }
   const char* why_not(const Configuration& c) const {
     if (const char* reason = why_not_on(machine_, o_, c, p_)) return reason;
     if (slices_ && c.split_k != slices_) return "cuts K otherwise than the batch-invariant mode does for this N and K";
+    if (only_sm90_ && c.family != Family::sm90) return "adds in another order than the tensor cores, which the batch-invariant mode takes for tf32";
     const i64 rows_of_tiles = ceil_div(p_.m, i64(c.tile_m));
     if (c.family == Family::decode && rows_of_tiles > 1) {
       // The catalogue's decode tiles take up to 96 rows; two rows of tiles at most, which only more rows than that can need.
@@ -46,6 +50,7 @@ class Filter {
   const Operation& o_;
   const Problem& p_;
   int slices_ = 0;  // 0: any
+  bool only_sm90_ = false;
 };
 
 }  // namespace

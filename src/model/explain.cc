@@ -140,7 +140,7 @@ class Explanation : private Page {
          c_.family == Family::decode && (x_.grid.tiles_m == 1 || decode_constants().dram_efficiency < machine_.dram_efficiency) ? cite_decode("dram_efficiency") : cite("dram.efficiency"), microseconds(x_.dram_seconds));
   }
 
-  const char* tensor_key() const { return o_.a == DType::fp16 ? "sm.tensor_fp16" : "sm.tensor_bf16"; }
+  std::string tensor_key() const { return fmt::format("sm.tensor_{}", name_of(o_.a)); }
   std::string longer_of_l2(const std::string& bytes, double clocks) {
     return fmt::format("max({} / {} B/clk, {} x {} / ({} B/clk x {})) = {}", bytes, cite("l2.port_bytes_per_clock"), bytes, x_.busy_sms, cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(clocks));
   }
@@ -150,7 +150,7 @@ class Explanation : private Page {
     const double rows = std::min<double>(c_.tile_m, double(p_.m)) / c_.cluster_n, columns = std::min<double>(c_.tile_n, double(p_.n)) / c_.cluster_m;
     const bool cluster = c_.cluster_m * c_.cluster_n > 1;
     line("\nOne step of {} along K on one SM, in SM clocks.", c_.tile_k);
-    line("  Tensor cores: 2 x {} x {} x {} FLOP / ({} x {}) = {}.", c_.tile_m, c_.tile_n, c_.tile_k, cite(tensor_key()),
+    line("  Tensor cores: 2 x {} x {} x {} FLOP / ({} x {}) = {}.", c_.tile_m, c_.tile_n, c_.tile_k, cite(tensor_key().c_str()),
          cite("sm90.mma_efficiency"), number(x_.step_math));
     line("  Shared memory: each of {} of 64 rows reads 64 + {} lines of {} B, TMA writes {} + {} beside them; the longer: max({} x (64 + {}), {} + {}) x {} B / {} B/clk = {}.", counted(c_.tile_m / 64, "band"), c_.tile_n,
          128 * slabs, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, c_.tile_m / 64, c_.tile_n, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, 128 * slabs, cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
@@ -183,7 +183,7 @@ class Explanation : private Page {
          conditions_.dependent ? " (a chain of dependent launches, weights ready)" : "");
     line("  Latency, of a stage from its load to its release, covered by all stages but one: {} / {} = {}.", cite_decode("latency_clocks"), c_.stages - 1, number(x_.step_latency));
     line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(fmt::format("{} x ({} + {}) x {} x {} B", x_.blocks_on_sm, x_.tile_columns, c_.tile_m, c_.tile_k, size_of(o_.a)), x_.step_l2));
-    line("  Tensor cores: {} x 2 x {} x {} x {} FLOP / {} = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite(tensor_key()), number(x_.step_math));
+    line("  Tensor cores: {} x 2 x {} x {} x {} FLOP / {} = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite(tensor_key().c_str()), number(x_.step_math));
     line("  Shared memory: {} x ({} + {} x {}) x {} x {} B / {} B/clk = {}.", x_.blocks_on_sm, c_.tile_n, decode::bands(c_), c_.tile_m, c_.tile_k, size_of(o_.a), cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
   }
 
@@ -333,13 +333,15 @@ class Explanation : private Page {
   void clock() {
     line("\nClock. {} MHz of at most {} MHz.", number(x_.clock / 1e6), cite("clock.boost"));
     if (conditions_.regime != Regime::sustained) return;
-    const Energy e = energy_of(machine_, p_, conditions_, c_.family, x_);
+    const Energy e = energy_of(machine_, o_, p_, conditions_, c_.family, x_);
     const bool tensor = needs_hopper(c_.family);
     const double real = flop_count(p_), padding = std::max(0.0, x_.flops_executed - real), voltage = 1 - machine_.voltage_slope * (1 - x_.clock / (machine_.boost_mhz * 1e6));
     const std::string block = c_.family == Family::decode ? fmt::format("({} x {} x {} + {})", x_.rounds, x_.steps, number(x_.step), number(x_.epilogue + x_.exchange)) : number(x_.core_clocks);
     line("  Clocks of busy SMs: {} x {} x {} / ({} x {}) = {}.", block, x_.busy_sms, x_.tiles, x_.rounds, x_.concurrent, number(x_.busy_clocks()));
-    line("  Energy at boost, of {}, L2 and busy SMs: {}{} x {} J + {} x {} J = {} mJ.", tensor ? "products, products of padding" : "multiply-adds (little: none counted)",
-         tensor ? fmt::format("{} GFLOP x {} J + {} GFLOP x {} J + ", number(real / 1e9), cite(conditions_.data == Data::zeros ? "power.zero_flop" : "power.flop"), number(padding / 1e9), cite("power.zero_flop")) : std::string(),
+    const std::string wide = o_.a == DType::tf32 ? fmt::format("{} x ", number(flop_energy_ratio(machine_, o_.a))) : "";  // of a FLOP in tf32
+    line("  Energy at boost, of {}{}, L2 and busy SMs: {}{} x {} J + {} x {} J = {} mJ.", tensor ? "products, products of padding" : "multiply-adds (little: none counted)",
+         tensor && !wide.empty() ? fmt::format(" (a FLOP in TF32 counts as {} in 16 bits)", number(flop_energy_ratio(machine_, o_.a))) : "",
+         tensor ? fmt::format("{} GFLOP x {}{} J + {} GFLOP x {}{} J + ", number(real / 1e9), wide, cite(conditions_.data == Data::zeros ? "power.zero_flop" : "power.flop"), number(padding / 1e9), wide, cite("power.zero_flop")) : std::string(),
          megabytes(x_.traffic.l2_bytes()), cite("power.l2"), number(x_.busy_clocks()), cite("power.clock"), number(e.on_chip * 1e3));
     line("  It goes with the square of the voltage, whose share of boost's is 1 - {} x (1 - {} MHz / {} MHz) = {:.4f}; beside it DRAM: {} x {} J = {} mJ.", cite("power.voltage_slope"), number(x_.clock / 1e6), number(machine_.boost_mhz), voltage,
          megabytes(x_.traffic.dram_bytes()), cite("power.dram"), number(e.off_chip * 1e3));
@@ -399,7 +401,7 @@ class Explanation : private Page {
           break;
         }
         case Bound::tensor_cores:
-          line("  Tensor cores: {} GFLOP / ({}{} x {} x {} MHz x {}) = {}.", number(x_.flops_executed / 1e9), cite(tensor_key()), c_.family == Family::sm90 ? " x " + cite("sm90.mma_efficiency") : "", sms, mhz, kernel, result);
+          line("  Tensor cores: {} GFLOP / ({}{} x {} x {} MHz x {}) = {}.", number(x_.flops_executed / 1e9), cite(tensor_key().c_str()), c_.family == Family::sm90 ? " x " + cite("sm90.mma_efficiency") : "", sms, mhz, kernel, result);
           break;
         case Bound::fp32_cores: line("  FP32 cores: {} GFLOP / ({} x {} x {} MHz x {}) = {}.", number(x_.flops_executed / 1e9), cite("sm.fp32_rate"), sms, mhz, kernel, result); break;
         default: line("  {}: {} / {} x {} = {}.", u.unit == Bound::issue ? "Issue" : "Shared memory", microseconds(u.unit == Bound::issue ? f.issue : f.shared_memory), kernel, share, result); break;
@@ -418,18 +420,19 @@ class Explanation : private Page {
 }  // namespace
 
 std::string path_text(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
+  const char* const cut = o.a == DType::tf32 ? " in TF32 (ten bits of each input count)" : "";
   if (c.family == Family::sm90)
-    return sm90::stores_by_tma(o) ? "sm90: A and B come by TMA, wgmma multiplies, D leaves by TMA."
-                                  : fmt::format("sm90: A and B come by TMA, wgmma multiplies; D is written by threads, because {}.", why_threads_store(o));
+    return sm90::stores_by_tma(o) ? fmt::format("sm90: A and B come by TMA, wgmma multiplies{}, D leaves by TMA.", cut)
+                                  : fmt::format("sm90: A and B come by TMA, wgmma multiplies{}; D is written by threads, because {}.", cut, why_threads_store(o));
   if (c.family == Family::decode)
     return fmt::format("decode: weights stream through a ring by TMA, wgmma multiplies{}; D is written by threads.",
                        c.split_k > 1 ? fmt::format(", K is split over {} blocks of a cluster", c.split_k) : "");
-  if (c.family == Family::gemv) return fmt::format("gemv: {} of B a block stream past {} of A, K shared out over {}.", counted(c.tile_n, "row"), counted(c.tile_m, "row"), counted(c.split_k, "warp"));
+  if (c.family == Family::gemv) return fmt::format("gemv: {} of B a block stream past {} of A, K shared out over {}, FFMA{}.", counted(c.tile_n, "row"), counted(c.tile_m, "row"), counted(c.split_k, "warp"), cut);
   if (c.family == Family::ffma)
-    return fmt::format("ffma: fp32 through registers into shared memory, {} of {} at a time, FFMA.", o.inputs == Alignment::tma ? "four elements" : "one element", o.inputs == Alignment::tma ? "a row" : "unaligned rows");
+    return fmt::format("ffma: fp32 through registers into shared memory, {} of {} at a time, FFMA{}.", o.inputs == Alignment::tma ? "four elements" : "one element", o.inputs == Alignment::tma ? "a row" : "unaligned rows", cut);
   const char* reason = nullptr;
   for (const Configuration& fast : catalogue::kConfigurations) {
-    if (fast.family == Family::simt || (!needs_hopper(fast.family) && o.a != DType::fp32)) continue;
+    if (fast.family == Family::simt || (!needs_hopper(fast.family) && !is_single_width(o.a))) continue;
     reason = why_not_on(machine, o, fast, p);
     if (!reason) return "simt, the portable kernel, by request: a faster family could run this too.";
   }

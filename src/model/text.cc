@@ -30,6 +30,8 @@ constexpr std::pair<Gating, std::string_view> kGatings[] = {
     {Gating::interleaved, "interleaved"},
 };
 
+constexpr std::pair<Compute, std::string_view> kComputes[] = {{Compute::exact, "exact"}, {Compute::tf32, "tf32"}};
+
 template <class Table, class Value>
 std::string_view find_name(const Table& table, Value value) {
   for (const auto& [v, name] : table)
@@ -84,6 +86,9 @@ std::string_view name_of(Schedule schedule) { return schedule == Schedule::pingp
 std::string_view name_of(Gating gating) { return find_name(kGatings, gating); }
 std::optional<Gating> gating_from(std::string_view name) { return find_value<Gating>(kGatings, name); }
 std::string gating_names() { return names(kGatings); }
+std::string_view name_of(Compute compute) { return find_name(kComputes, compute); }
+std::optional<Compute> compute_from(std::string_view name) { return find_value<Compute>(kComputes, name); }
+std::string compute_names() { return names(kComputes); }
 std::optional<DType> dtype_from(std::string_view name) { return find_value<DType>(kTypes, name); }
 std::optional<Activation> activation_from(std::string_view name) { return find_value<Activation>(kActivations, name); }
 std::string dtype_names() { return names(kTypes); }

@@ -12,15 +12,18 @@ namespace foretile {
 std::string_view name_of(DType type);            // "bf16"
 std::string_view name_of(Activation activation); // "gelu_erf"
 std::string_view name_of(Gating gating);         // "halves"
+std::string_view name_of(Compute compute);       // "exact", "tf32"
 std::string_view name_of(Family family);         // "sm90"
 std::string_view name_of(Schedule schedule);     // "coop", "pingpong"
 std::optional<DType> dtype_from(std::string_view name);
 std::optional<Activation> activation_from(std::string_view name);
 std::optional<Gating> gating_from(std::string_view name);
+std::optional<Compute> compute_from(std::string_view name);
 // "fp32, fp16, ...": for messages that name what is allowed.
 std::string dtype_names();
 std::string activation_names();
 std::string gating_names();
+std::string compute_names();
 
 // sm90:128x256x64:s4:c2x1:coop:b2   decode:8x64x128:s6:k2   simt:64x64x16:t4x4
 // c (cluster, along M x along N) is left out where it is 1x1, k (slices of K) where it is 1.

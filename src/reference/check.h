@@ -1,6 +1,7 @@
 // D against an fp64 reference, with an interval for every element that a correct kernel cannot leave.
 //
-// The interval. A product of two stored values is exact in fp64 (and in fp32 hardware for 16-bit types). The kernels
+// The interval. A product of two stored values is exact in fp64 (and in fp32 hardware for 16-bit types and tf32, of
+// which the reference takes the same ten bits as the kernels). The kernels
 // accumulate in fp32 along K; in each chunk of 16 steps, the depth of one wgmma, a running sum can lose at most 18 units in
 // the last place of the largest magnitude it saw there: 16 additions that round or truncate, or 17 addends cut to one
 // exponent as tensor cores do, and the final normalisation. Adding these up over K follows the sum's own size: data of

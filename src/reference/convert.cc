@@ -20,7 +20,7 @@ Format format_of(DType type) {
     case DType::fp32: return {24, -126, std::numeric_limits<float>::max()};
     case DType::fp16: return {11, -14, 65504.0};
     case DType::bf16: return {8, -126, std::ldexp(255.0, 120)};
-    default: throw std::invalid_argument("the reference knows fp32, fp16 and bf16");
+    default: throw std::invalid_argument("the reference knows fp32, fp16, bf16 and, of A and B, tf32");
   }
 }
 
@@ -57,6 +57,12 @@ u16 half_bits(double value) {
 double load(DType type, const void* data, i64 index) {
   switch (type) {
     case DType::fp32: return read<float>(data, index);
+    case DType::tf32: {
+      const u32 bits = read<u32>(data, index) & 0xffffe000;
+      float value;
+      std::memcpy(&value, &bits, 4);
+      return value;
+    }
     case DType::fp16: return half_value(read<u16>(data, index));
     case DType::bf16: {
       const u32 bits = u32(read<u16>(data, index)) << 16;
@@ -64,7 +70,7 @@ double load(DType type, const void* data, i64 index) {
       std::memcpy(&value, &bits, 4);
       return value;
     }
-    default: throw std::invalid_argument("the reference knows fp32, fp16 and bf16");
+    default: throw std::invalid_argument("the reference knows fp32, fp16, bf16 and, of A and B, tf32");
   }
 }
 
@@ -78,6 +84,7 @@ double rounded(DType type, double value) {
 }
 
 void store(DType type, void* data, i64 index, double value) {
+  type = stored_type(type);
   const double result = rounded(type, value);
   switch (type) {
     case DType::fp32: return write(data, index, float(result));

@@ -4,10 +4,10 @@
 
 namespace foretile::reference {
 
-// The value of element `index`. Types: fp32, fp16, bf16; others throw std::invalid_argument.
+// The value of element `index`. Types: fp32, fp16, bf16, and tf32 (what counts of an fp32 element); others throw std::invalid_argument.
 double load(DType type, const void* data, i64 index);
 
-// Stores `value` rounded to nearest even. Overflow gives infinity, NaN a quiet NaN.
+// Stores `value` rounded to nearest even; tf32 stores fp32. Overflow gives infinity, NaN a quiet NaN.
 void store(DType type, void* data, i64 index, double value);
 
 // `value` rounded to nearest even in `type`, as a double.

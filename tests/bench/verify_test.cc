@@ -39,8 +39,8 @@ Status host_product(const Matmul& call, const Faults& f) {
     for (i64 k = 0; k < call.k + (f.reads_past_k ? 1 : 0) && alpha != 0; ++k) {
       if (k == f.drop_k) continue;
       const i64 lda = rows_ld(call.a, call.a.transposed ? call.m : call.k), ldb = rows_ld(call.b, call.b.transposed ? call.n : call.k);
-      const double a = reference::load(call.a.dtype, call.a.data, call.a.transposed ? at(call.a, lda, call.k, call.batch, batch, k, m) : at(call.a, lda, call.m, call.batch, batch, m, k));
-      const double b = reference::load(call.b.dtype, call.b.data, call.b.transposed ? at(call.b, ldb, call.k, call.batch, batch, k, n) : at(call.b, ldb, call.n, call.batch, batch, n, k));
+      const double a = reference::load(input_type(call.a.dtype, call.compute), call.a.data, call.a.transposed ? at(call.a, lda, call.k, call.batch, batch, k, m) : at(call.a, lda, call.m, call.batch, batch, m, k));
+      const double b = reference::load(input_type(call.b.dtype, call.compute), call.b.data, call.b.transposed ? at(call.b, ldb, call.k, call.batch, batch, k, n) : at(call.b, ldb, call.n, call.batch, batch, n, k));
       sum = float(double(sum) + a * b);
     }
     float x = alpha == 0 ? 0 : alpha * sum;
@@ -202,7 +202,7 @@ TEST(VerifyCase, SameOnEveryRunAndIndependentOfOthers) {
 
 TEST(VerifyCase, CoversWhatItClaims) {
   const VerifyShape shape;
-  int odd = 0, padded = 0, misaligned = 0, batched = 0, broadcast = 0, transposed = 0, c_is_d = 0, on_device = 0, zero = 0, sm90 = 0, decode = 0, gated[3] = {}, chains[3] = {}, ready = 0, invariant = 0, activations[5] = {};
+  int odd = 0, padded = 0, misaligned = 0, batched = 0, broadcast = 0, transposed = 0, c_is_d = 0, on_device = 0, zero = 0, sm90 = 0, decode = 0, tf32 = 0, gated[3] = {}, chains[3] = {}, ready = 0, invariant = 0, activations[5] = {};
   std::vector<std::string> kinds;
   for (int i = 0; i < 2000; ++i) {
     const VerifyCase v = draw_case(1, i, shape);
@@ -217,6 +217,8 @@ TEST(VerifyCase, CoversWhatItClaims) {
     zero += v.problem.m * v.problem.n * v.problem.k == 0;
     sm90 += v.configuration && v.configuration->family == Family::sm90;
     decode += v.configuration && v.configuration->family == Family::decode;
+    tf32 += v.operation.a == DType::tf32;
+    EXPECT_EQ(v.operation.a == DType::tf32, v.operation.b == DType::tf32);
     ++gated[int(v.operation.gating)], ++chains[int(v.chain)], ready += v.weights_ready, invariant += v.batch_invariant;
     ++activations[int(v.operation.activation)];
     if (v.operation.gating != Gating::none) {
@@ -233,6 +235,7 @@ TEST(VerifyCase, CoversWhatItClaims) {
   }
   for (const int count : {odd, padded, misaligned, batched, transposed, c_is_d, on_device, zero, sm90, decode, gated[1], gated[2], chains[1], chains[2], ready, invariant}) EXPECT_GT(count, 60);
   EXPECT_GT(broadcast, 30);
+  EXPECT_GT(tf32, 10);
   for (const int count : activations) EXPECT_GT(count, 60);
 }
 

@@ -36,6 +36,8 @@ const Subject kSubjects[] = {
     {"pingpong", catalogue::product(DType::bf16, DType::bf16), catalogue::pingpong(128, 128, 6, 2), {.m = 200, .n = 256, .k = 600}, 1},
     {"cluster", catalogue::product(DType::bf16, DType::bf16), catalogue::pingpong(128, 160, 5, 2, 2), {.m = 250, .n = 480, .k = 400}, 2},
     {"few_rows", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(64, 64, 12, 1), {.m = 20, .n = 128, .k = 904}, 1},
+    {"tf32", catalogue::product(DType::tf32, DType::fp32), catalogue::tf32(catalogue::coop(128, 128, 6, 2)), {.m = 200, .n = 256, .k = 300}, 2},
+    {"tf32_pair", catalogue::product(DType::tf32, DType::fp32), catalogue::tf32(catalogue::coop(128, 256, 4, 2, 2)), {.m = 300, .n = 512, .k = 220}, 2},
     {"direct_store", unstaged(catalogue::product(DType::bf16, DType::bf16)), catalogue::coop(128, 128, 6, 2), {.m = 130, .n = 136, .k = 504}, 2},
     {"decode", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(64, 64, 64, 5), {.m = 20, .n = 224, .k = 520}, 2},
     {"decode_epilogue", catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), catalogue::decode(32, 64, 128, 4), {.m = 20, .n = 224, .k = 904}, 2},

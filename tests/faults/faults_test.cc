@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "api/check.h"
 #include "faults/run.h"
 #include "foretile/device/catalogue.h"
 #include "foretile/device/layout/tile_order.h"
@@ -180,6 +181,46 @@ TEST(Faults, B67_AnySizeInThePortableKernel) {
     if (c.family != Family::simt) continue;
     for (const Problem& p : {Problem{127, 127, 127, 1}, Problem{1, 1, 1, 1}, Problem{34, 34, 34, 1}, Problem{100, 70, 33, 1}}) EXPECT_EQ(run(kFp32, c, p), "");
   }
+}
+
+// B73: fp32 is fp32 on every path (edges of tiles, K split, a vector, batches), and tf32 is there for whom it asks for alone.
+TEST(Faults, B73_Fp32IsNotTf32) {
+  Matmul call;
+  call.m = call.n = call.k = 64;
+  call.a = Matrix(reinterpret_cast<void*>(0x10000000), DType::fp32), call.b = Matrix(reinterpret_cast<void*>(0x20000000), DType::fp32), call.d = Matrix(reinterpret_cast<void*>(0x30000000), DType::fp32);
+  CheckedCall checked;
+  ASSERT_TRUE(check_call(call, Pointers::real, checked));
+  EXPECT_EQ(text_of(checked.operation), "fp32xfp32->fp32:nt:tma:tma");
+  call.compute = Compute::tf32;
+  ASSERT_TRUE(check_call(call, Pointers::real, checked));
+  EXPECT_EQ(text_of(checked.operation), "tf32xtf32->fp32:nt:tma:tma");
+
+  const auto product = [](const Operation& o, const Configuration& c) {
+    std::vector<float> a = {1024.5f, 0, 0, 0}, b = {1, 0, 0, 0}, d = {-1, -1, -1, -1};
+    emulator::GemmRun run{o, c, {1, 1, 1, 1}, {}, {}, 1};
+    run.operands.a = {a.data(), 4, 0}, run.operands.b = {b.data(), 4, 0}, run.operands.epilogue.d = {d.data(), 4, 0};
+    run.regions = {{a.data(), 4, false, "A"}, {b.data(), 4, false, "B"}, {d.data(), 4, true, "D"}};
+    const emulator::Report report = emulate_gemm(run, quick());
+    EXPECT_TRUE(report.clean()) << text_of(c) << ": " << report.text();
+    return d[0];
+  };
+  const Operation exact = catalogue::product(DType::fp32, DType::fp32), cut = catalogue::product(DType::tf32, DType::fp32);
+  int paths = 0, cut_paths = 0;
+  for (const Configuration& c : catalogue::kConfigurations) {
+    if (!why_not(exact, c)) {
+      ++paths;
+      EXPECT_FALSE(needs_hopper(c.family)) << text_of(c) << " has no tensor cores for fp32";
+      EXPECT_EQ(product(exact, c), 1024.5f) << text_of(c);
+      const i64 k = c.family == Family::gemv ? 1500 : 500;
+      for (const Problem& p : {Problem{c.tile_m + 1, c.tile_n + 3, k, 1}, Problem{1, 21, k, 3}}) EXPECT_EQ(run(exact, c, p, {.values = reference::Values::normal}), "");
+    }
+    if (!why_not(cut, c)) {
+      ++cut_paths;
+      EXPECT_EQ(product(cut, c), 1024.0f) << text_of(c) << ", asked for tf32: ten bits behind the first";
+    }
+  }
+  EXPECT_GE(paths, 10);
+  EXPECT_GE(cut_paths, 18);
 }
 
 // B90: odd sizes are taken, and only the contiguous dimension matters to alignment.

@@ -32,11 +32,22 @@ TEST(GpuVerify, EveryConfigurationAtItsEdges) {
       for (const i64 dn : {-8, 0, 8})
         for (const i64 k : {8, 64, 192, 520}) {
           Problem p{std::max<i64>(1, c.tile_m * 2 + dm), std::max<i64>(8, c.tile_n * 2 + dn), k + (c.split_k - 1) * decode::kSliceUnit, 1};
-          bench::VerifyCase v = make_case(operation(DType::bf16, DType::bf16), p);
-          v.configuration = c;
-          EXPECT_EQ(run(gpu, v), "");
+          for (const DType in : {DType::bf16, DType::fp32, DType::tf32}) {
+            bench::VerifyCase v = make_case(operation(in, stored_type(in)), p);
+            if (why_not(v.operation, c)) continue;
+            v.configuration = c, v.integers = in != DType::tf32;  // of tf32 normal data: what is cut must show
+            EXPECT_EQ(run(gpu, v), "");
+          }
         }
   }
+}
+
+TEST(GpuVerify, RandomProductsInTf32) {
+  GPU_OR_SKIP();
+  bench::VerifyOptions o;
+  o.count = 100, o.seed = 23, o.compute = Compute::tf32;
+  const bench::VerifyResult r = bench::verify(o);
+  EXPECT_TRUE(r.passed()) << r.text();
 }
 
 // Every decode configuration on gated products, and in a chain of dependent launches.

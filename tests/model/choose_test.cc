@@ -89,6 +89,31 @@ TEST(Choose, TheSlowPathIsTakenWhereTheFastOneCannotGo) {
   EXPECT_LT(pick(kH200, unaligned, {32, 2048, 2048}).tile_m, 128);
 }
 
+TEST(Choose, Tf32TakesTensorCoresWhereTheyCanGo) {
+  const Operation tf32 = catalogue::product(DType::tf32, DType::fp32), fp32 = catalogue::product(DType::fp32, DType::fp32);
+  for (const i64 m : {512, 2048, 4096})
+    for (const auto& [n, k] : kLayers) {
+      const Problem p{m, n, k};
+      const Configuration c = pick(kH200, tf32, p);
+      EXPECT_EQ(c.family, Family::sm90) << text_of(c);
+      EXPECT_EQ(c.tile_k, 32) << text_of(c);
+      EXPECT_FALSE(needs_hopper(pick(kH200, fp32, p).family)) << "not unless asked for";
+      if (m > 512) EXPECT_GT(flop_count(p) / forecast(kH200, tf32, c, p).seconds, 250e12) << text_of(c) << " at N = " << n << " K = " << k;
+    }
+  Operation transposed = tf32;
+  transposed.transpose_b = true;
+  EXPECT_EQ(pick(kH200, transposed, {2048, 4096, 4096}).family, Family::ffma) << "wgmma takes tf32 K-major alone";
+  EXPECT_EQ(pick(kH200, catalogue::unaligned(tf32), {2048, 4096, 4096}).family, Family::ffma);
+  EXPECT_EQ(pick(load_machine("a100"), tf32, {2048, 4096, 4096}).family, Family::ffma);
+  // The order of a row's sum must not change with M.
+  for (const Operation& o : {tf32, transposed})
+    for (const i64 m : {1, 8, 100, 4096}) {
+      const Choice choice = choose(kH200, o, {m, 4096, 4096}, {.batch_invariant = true});
+      ASSERT_FALSE(choice.ranked.empty());
+      for (const Candidate& c : choice.ranked) EXPECT_EQ(c.configuration.family == Family::sm90, !o.transpose_b) << text_of(c.configuration);
+    }
+}
+
 TEST(Choose, WhatNoKernelComputesIsRefused) {
   Operation o = kBf16;
   o.a = o.b = DType::int8;

@@ -54,9 +54,9 @@ TEST(Occupancy, WhatDoesNotFitHasNone) {
 
 TEST(Occupancy, EveryLegalCatalogueKernelFits) {
   const Machine h200 = load_machine("h200");
-  const Operation o = catalogue::product(DType::bf16, DType::bf16);
   for (const Configuration& c : catalogue::kConfigurations) {
     if (c.family != Family::sm90) continue;
+    const Operation o = catalogue::plain_operation(c);
     ASSERT_EQ(why_not(o, c), nullptr);
     EXPECT_EQ(occupancy(h200, sm90::threads(c), sm90::launch_registers(c), sm90::shared_bytes(o, c)).blocks_per_sm, 1);
   }
@@ -64,8 +64,7 @@ TEST(Occupancy, EveryLegalCatalogueKernelFits) {
 
 TEST(Registers, ComeFromTheTableOfCompiledKernels) {
   for (const Configuration& c : catalogue::kConfigurations) {
-    const DType type = c.family == Family::ffma || c.family == Family::gemv ? DType::fp32 : DType::bf16;
-    const Operation o = catalogue::product(type, type);
+    const Operation o = catalogue::plain_operation(c);
     const Registers r = registers_of(o, c);
     EXPECT_FALSE(r.estimated);
     EXPECT_EQ(r.spill_bytes, 0);

@@ -46,7 +46,8 @@ TEST(Explain, SaysWhatItComputes) {
 
 TEST(Explain, EveryCitedConstantStandsAtTheEndWithItsSource) {
   const Operation unaligned = catalogue::unaligned(kBf16);
-  for (const auto& [o, c] : {std::pair{kBf16, kLarge}, std::pair{kBf16, catalogue::pingpong(128, 160, 5, 2, 2)}, std::pair{unaligned, catalogue::simt(64, 64, 16, 4, 4)}}) {
+  for (const auto& [o, c] : {std::pair{kBf16, kLarge}, std::pair{kBf16, catalogue::pingpong(128, 160, 5, 2, 2)}, std::pair{unaligned, catalogue::simt(64, 64, 16, 4, 4)},
+                              std::pair{catalogue::product(DType::tf32, DType::fp32), catalogue::tf32(kLarge)}}) {
     const std::string text = unbroken(explain_text(kH200, o, c, {1000, 1000, 1000}));
     const size_t end = text.find("\nConstants of");
     ASSERT_NE(end, std::string::npos);
@@ -183,12 +184,12 @@ int recompute(const std::string& text) {
 // A reader with the text alone can recompute what it says.
 TEST(Explain, EverySumCanBeRecomputed) {
   Operation full = catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), gated = catalogue::gated(DType::bf16, DType::bf16, Gating::halves);
-  const Operation fp32 = catalogue::product(DType::fp32, DType::fp32);
+  const Operation fp32 = catalogue::product(DType::fp32, DType::fp32), tf32 = catalogue::product(DType::tf32, DType::fp32);
   const Conditions burst{.regime = Regime::burst}, dependent{.dependent = true}, zeros{.data = Data::zeros};
   int pages = 0, fewest = 1000;
   for (const char* name : {"h200", "a100"}) {
     const Machine machine = load_machine(name);
-    for (const Operation& o : {kBf16, catalogue::unaligned(kBf16), full, gated, fp32})
+    for (const Operation& o : {kBf16, catalogue::unaligned(kBf16), full, gated, fp32, tf32})
       for (const Problem& p : {Problem{1, 6144, 4096}, Problem{90, 7168, 2048}, Problem{1000, 1000, 1000}, Problem{4096, 6144, 4096}, Problem{8, 512, 1024, 3}})
         for (const Conditions& conditions : {Conditions{}, burst, dependent, zeros})
           for (const Configuration& c : catalogue::kConfigurations) {
@@ -243,6 +244,16 @@ TEST(Explain, SaysWhichPathAndWhy) {
   biased.has_bias = true;
   EXPECT_THAT(path_text(kH200, biased, kLarge, {64, 64, 64}), HasSubstr("D is written by threads, because the epilogue has operands"));
   EXPECT_THAT(path_text(kH200, kBf16, kLarge, {64, 64, 64}), HasSubstr("D leaves by TMA"));
+}
+
+TEST(Explain, SaysWhatTf32Is) {
+  const Operation tf32 = catalogue::product(DType::tf32, DType::fp32);
+  const std::string text = unbroken(explain_text(kH200, tf32, catalogue::tf32(kLarge), {2048, 8192, 8192}));
+  EXPECT_THAT(text, HasSubstr("wgmma multiplies in TF32 (ten bits of each input count)"));
+  EXPECT_THAT(text, HasSubstr("2 x 128 x 256 x 32 FLOP / (2048"));
+  EXPECT_THAT(text, HasSubstr("sm.tensor_tf32 = 2048 FLOP/clk"));
+  EXPECT_THAT(text, HasSubstr("a FLOP in TF32 counts as 2 in 16 bits"));
+  EXPECT_THAT(path_text(kH200, catalogue::unaligned(tf32), catalogue::ffma(128, 128, 8, 16, 8), {64, 64, 64}), HasSubstr("FFMA in TF32 (ten bits of each input count)"));
 }
 
 TEST(Explain, SaysWhatItDoesNotKnow) {

@@ -74,6 +74,25 @@ TEST(Forecast, OneStepByHand) {
   EXPECT_DOUBLE_EQ(thin.step_issue, kH200.sm90.step_clocks + 2 * kH200.sm90.slab_clocks);
 }
 
+TEST(Forecast, Tf32TakesTwiceTheBytesAndTwiceTheClocks) {
+  const Problem p{4096, 4096, 4096};
+  const Operation tf32 = catalogue::product(DType::tf32, DType::fp32), bf16 = catalogue::product(DType::bf16, DType::fp32);
+  const Configuration c = catalogue::coop(128, 256, 4, 2);
+  const Anatomy x = anatomy(kH200, tf32, catalogue::tf32(c), p, burst()), y = anatomy(kH200, bf16, c, p, burst());
+  // A step is as many bytes and clocks, of half the depth.
+  EXPECT_EQ(x.steps, 2 * y.steps);
+  EXPECT_DOUBLE_EQ(x.step_math, y.step_math);
+  EXPECT_DOUBLE_EQ(x.step_shared, y.step_shared);
+  EXPECT_DOUBLE_EQ(x.step_l2, y.step_l2);
+  EXPECT_DOUBLE_EQ(x.epilogue, y.epilogue);
+  EXPECT_DOUBLE_EQ(x.flops_executed, y.flops_executed);
+  EXPECT_DOUBLE_EQ(x.traffic.a_bytes, 2 * y.traffic.a_bytes);
+  EXPECT_DOUBLE_EQ(x.traffic.d_bytes, y.traffic.d_bytes);
+  EXPECT_EQ(x.forecast.shared_bytes, y.forecast.shared_bytes);
+  EXPECT_NEAR(x.forecast.seconds / y.forecast.seconds, 2, 0.1);
+  EXPECT_NEAR(forecast(kH200, tf32, catalogue::tf32(c), p).seconds / forecast(kH200, bf16, c, p).seconds, 2, 0.15) << "under the power limit";
+}
+
 TEST(Forecast, NormIsTheLongestOrALittleMore) {
   EXPECT_EQ(norm(0, 0), 0);
   EXPECT_EQ(norm(3, 0), 3);
@@ -118,7 +137,7 @@ TEST(Forecast, NeverBeatsTheHardware) {
 
 TEST(Forecast, MoreWorkTakesLonger) {
   for (const Configuration& c : catalogue::kConfigurations) {
-    const Operation& o = needs_hopper(c.family) ? kBf16 : is_fp32(c.family) ? kAlignedFp32 : kUnaligned;
+    const Operation o = catalogue::plain_operation(c);
     const auto seconds = [&](i64 m, i64 n, i64 k, i64 batch = 1) { return forecast(kH200, o, c, {m, n, k, batch}, burst()).seconds; };
     double last = 0;
     for (i64 k = 1024; k < 20000; k *= 2) {
@@ -149,7 +168,7 @@ TEST(Forecast, NeverFallsAsWorkGrows) {
     i64* const sizes[] = {&more.m, &more.n, &more.k, &more.batch};
     const size_t grown = random() % 4;
     *sizes[grown] += (grown == 1 || grown == 2 ? unit : 1) * (random() % 2 ? 1 : up_to(200));
-    const Operation& o = is_fp32(c.family) ? kAlignedFp32 : needs_hopper(c.family) || random() % 2 ? kBf16 : kUnaligned;
+    const Operation o = c.family == Family::simt && random() % 2 ? kUnaligned : catalogue::plain_operation(c);
     if (why_not_on(machine, o, c, p) || why_not_on(machine, o, c, more)) continue;
     if (c.family == Family::decode && more.m > 2 * c.tile_m) continue;  // never chosen
     const Conditions conditions{.regime = random() % 2 ? Regime::burst : Regime::sustained};
@@ -171,11 +190,13 @@ TEST(Forecast, NeverFallsAsTokensComeIn) {
   for (const std::string& name : known_machines()) {
     const Machine machine = load_machine(name);
     for (const Configuration& c : catalogue::kConfigurations) {
+      const Operation o = catalogue::plain_operation(c);
+      if (is_fp32(c.family)) continue;
       for (const auto& [n, k] : {std::pair<i64, i64>{28672, 4096}, {4096, 14336}, {1280, 8192}, {8192, 1024}}) {
         double last = 0;
         for (i64 m = 1; m <= std::min(c.tile_m * c.cluster_m, 64); ++m) {
-          if (why_not_on(machine, kBf16, c, {m, n, k})) continue;
-          const double seconds = forecast(machine, kBf16, c, {m, n, k}, burst()).seconds;
+          if (why_not_on(machine, o, c, {m, n, k})) continue;
+          const double seconds = forecast(machine, o, c, {m, n, k}, burst()).seconds;
           EXPECT_GE(seconds, last) << name << " " << text_of(c) << " at M = " << m;
           last = seconds;
         }

@@ -100,6 +100,19 @@ TEST(Convert, NanStaysNan) {
   }
 }
 
+TEST(Convert, Tf32IsStoredWholeAndReadWithoutItsLowBits) {
+  u32 bits = 0;
+  store(DType::tf32, &bits, 0, 1024.5);
+  EXPECT_EQ(bits, 0x44801000u) << "as fp32";
+  EXPECT_EQ(load(DType::tf32, &bits, 0), 1024);
+  for (const auto& [stored, value] : {std::pair<u32, double>{0x3f801fff, 1}, {0xbf801fff, -1}, {0x3fffffff, 2 - 0x1p-10}, {0x3f802000, 1 + 0x1p-10}, {0x00001fff, 0}, {0x7f800000, HUGE_VAL}}) {
+    bits = stored;
+    EXPECT_EQ(load(DType::tf32, &bits, 0), value) << std::hex << stored;
+  }
+  bits = 0x7fc00000;
+  EXPECT_TRUE(std::isnan(load(DType::tf32, &bits, 0)));
+}
+
 TEST(Convert, RefusesOtherTypes) {
   u32 bits = 0;
   EXPECT_THROW(load(DType::e4m3, &bits, 0), std::invalid_argument);

@@ -104,6 +104,28 @@ TEST_F(Arguments, Types) {
       }
 }
 
+TEST_F(Arguments, Tf32IsForFp32AndOnlyWhereItIsAskedFor) {
+  Matmul call = product(512, 512, 512);
+  call.compute = Compute::tf32;
+  refused(call, {"compute is tf32", "dtype of A bf16", "both fp32"});
+  call.a.dtype = DType::fp32;
+  refused(call, {"compute is tf32", "dtype of B bf16", "both fp32"});
+  call.b.dtype = call.d.dtype = DType::fp32;
+  EXPECT_TRUE(is_hopper(launch_of(call)));
+  call.compute = Compute::exact;  // the same addresses and sizes: the plan made just now must not be taken
+  EXPECT_FALSE(is_hopper(launch_of(call)));
+  call.compute = Compute::tf32, call.a.transposed = true;
+  EXPECT_FALSE(is_hopper(launch_of(call))) << "wgmma takes tf32 K-major alone";
+  call.compute = Compute(2);
+  refused(call, {"compute is 2", "exact (0), tf32 (1)"});
+  call = product(64, 64, 64);
+  call.a.dtype = DType::tf32;
+  refused(call, Code::unsupported, {"dtype of A is tf32", "fp32, fp16, bf16", "compute"});
+  call = product(64, 64, 64);
+  call.a.dtype = call.b.dtype = DType::fp32, call.compute = Compute::tf32, call.gating = Gating::halves;
+  refused(call, Code::unsupported, {"gated products take the decode family", "both bf16 or both fp16"});
+}
+
 TEST_F(Arguments, TransposedOutputsAreRefused) {
   Matmul call = product(64, 64, 64);
   call.d.transposed = true;

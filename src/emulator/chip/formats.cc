@@ -53,7 +53,7 @@ void decode_chunk(DType type, const u8* bytes, float* values) {
   switch (type) {
     case DType::bf16: return decode_each<u16>(bytes, values, [](u16 x) { return from_bits(u32(x) << 16); });
     case DType::fp16: return decode_each<u16>(bytes, values, fp16_to_float);
-    case DType::tf32: return decode_each<u32>(bytes, values, [](u32 x) { return from_bits(x & ~0x1FFFu); });
+    case DType::tf32: return decode_each<float>(bytes, values, cut_to_tf32);
     case DType::e4m3: return decode_each<u8>(bytes, values, [](u8 x) { return e4m3_values[x]; });
     case DType::e5m2: return decode_each<u8>(bytes, values, [](u8 x) { return e5m2_values[x]; });
     case DType::int8: return decode_each<i8>(bytes, values, [](i8 x) { return float(x); });
@@ -86,6 +86,7 @@ namespace foretile {
 
 float to_float(bf16 x) { return emulator::from_bits(u32(x.bits) << 16); }
 float to_float(fp16 x) { return emulator::fp16_to_float(x.bits); }
+float cut_to_tf32(float x) { return emulator::from_bits(emulator::bits_of(x) & ~0x1FFFu); }
 float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 float exponential(float x) { return std::exp(x); }
 float error_function(float x) { return std::erf(x); }

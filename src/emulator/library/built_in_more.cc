@@ -8,7 +8,8 @@ namespace {
 
 constexpr Configuration kSm90 = catalogue::coop(128, 128, 6, 2), kSm90Pair = catalogue::pingpong(128, 160, 5, 2, 2);
 constexpr Configuration kDecode = catalogue::decode(16, 64, 128, 5), kDecodeSplit = catalogue::decode(32, 64, 128, 4, 4);
-constexpr Configuration kSimt = catalogue::simt(64, 64, 16, 4, 4);
+constexpr Configuration kSimt = catalogue::simt(64, 64, 16, 4, 4), kFfma = catalogue::ffma(64, 64, 8, 8, 8);
+constexpr Configuration kTf32 = catalogue::tf32(kSm90), kTf32Pair = catalogue::tf32(kSm90Pair);
 
 struct Extra {
   DType in = DType::bf16, out = DType::bf16;
@@ -68,6 +69,10 @@ void add_more_operations(std::vector<BuiltIn>& to) {
   add_kernel<transposed(catalogue::product(DType::bf16, DType::bf16), true, false), kSimt>(to);
   add_kernel<transposed(catalogue::product(DType::fp16, DType::fp32), false, true), kSimt>(to);
   add_kernel<transposed(catalogue::full(DType::fp32, DType::fp32, Activation::relu), true, true), kSimt>(to);
+  add_kernel<transposed(catalogue::product(DType::tf32, DType::fp32), false, true), kSimt>(to);
+  add_kernel<transposed(catalogue::product(DType::tf32, DType::fp32), true, false), kFfma>(to);
+  add_kernel<catalogue::full(DType::tf32, DType::bf16, Activation::relu), kTf32>(to);
+  add_kernel<catalogue::product(DType::tf32, DType::fp16), kTf32Pair>(to);
   add_kernel<mixed(DType::fp16, DType::bf16, DType::fp32), kSimt>(to);
   add_kernel<mixed(DType::fp32, DType::fp16, DType::bf16), kSimt>(to);
 }

@@ -29,12 +29,12 @@ std::string name_sm90_shared(const Operation& o, const Configuration& c, u32 off
     if (index < 2 * c.stages) return fmt::format("empty barrier of stage {}", index - c.stages);
     return fmt::format("turn barrier of consumer {}", index - 2 * c.stages);
   }
-  if (at >= sm90::d_offset(c)) {
-    const int buffer = (at - sm90::d_offset(c)) / sm90::d_chunk_bytes(o, c);
+  if (at >= sm90::d_offset(o, c)) {
+    const int buffer = (at - sm90::d_offset(o, c)) / sm90::d_chunk_bytes(o, c);
     return fmt::format("store buffer {} of consumer {}", buffer % c.store_buffers, buffer / c.store_buffers);
   }
-  if (at >= sm90::b_offset(c)) return fmt::format("B tile of stage {}", (at - sm90::b_offset(c)) / sm90::b_stage_bytes(c));
-  return fmt::format("A tile of stage {}", at / sm90::a_stage_bytes(c));
+  if (at >= sm90::b_offset(o, c)) return fmt::format("B tile of stage {}", (at - sm90::b_offset(o, c)) / sm90::b_stage_bytes(o, c));
+  return fmt::format("A tile of stage {}", at / sm90::a_stage_bytes(o, c));
 }
 
 std::string name_decode_shared(const Operation& o, const Configuration& c, u32 offset) {
