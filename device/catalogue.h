@@ -26,8 +26,8 @@ constexpr Configuration simt(int m, int n, int k, int thread_m, int thread_n) {
   return {.family = Family::simt, .tile_m = m, .tile_n = n, .tile_k = k, .thread_m = thread_m, .thread_n = thread_n};
 }
 
-constexpr Configuration ffma(int m, int n, int k, int thread_m, int thread_n, int split_k = 1) {
-  return {.family = Family::ffma, .tile_m = m, .tile_n = n, .tile_k = k, .split_k = split_k, .thread_m = thread_m, .thread_n = thread_n};
+constexpr Configuration ffma(int m, int n, int k, int thread_m, int thread_n, int split_k = 1, int cluster_k = 1) {
+  return {.family = Family::ffma, .tile_m = m, .tile_n = n, .tile_k = k, .split_k = split_k, .cluster_k = cluster_k, .thread_m = thread_m, .thread_n = thread_n};
 }
 
 constexpr Configuration gemv(int m, int n, int warps) {
@@ -92,11 +92,19 @@ inline constexpr Configuration kConfigurations[] = {
     gemv(1, 4, 8),                // fp32, one row: a vector
     gemv(8, 4, 8),                // and up to eight, narrow and wide B
     gemv(8, 8, 8),
-    ffma(128, 256, 8, 16, 8),     // fp32: the fewest shared loads a multiply
-    ffma(128, 128, 8, 16, 8),
-    ffma(128, 64, 8, 16, 8),      // wave fit
-    ffma(64, 64, 8, 8, 8),
-    ffma(32, 64, 32, 8, 8, 4),    // few rows: groups of warps along K
+    // fp32: tiles that fill whole waves of SMs, or K split over a cluster until they do.
+    ffma(128, 256, 8, 16, 8),     // the fewest shared loads a multiply
+    ffma(128, 256, 8, 16, 8, 1, 2),
+    ffma(128, 224, 8, 4, 28),     // 7,168 columns
+    ffma(128, 192, 16, 8, 12, 1, 4),
+    ffma(128, 128, 16, 16, 8, 2),
+    ffma(128, 128, 16, 16, 8, 2, 2),
+    ffma(128, 64, 32, 16, 8, 4),
+    ffma(64, 64, 8, 8, 8),        // small products
+    ffma(64, 64, 32, 8, 8, 4, 2),
+    ffma(32, 64, 32, 8, 8, 4),    // few rows
+    ffma(32, 64, 32, 8, 8, 4, 2),
+    ffma(32, 64, 32, 8, 8, 4, 4),
     simt(128, 128, 8, 8, 8),      // any type, any alignment, any GPU
     simt(64, 64, 16, 4, 4),
     simt(32, 32, 16, 4, 4),

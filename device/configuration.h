@@ -32,6 +32,7 @@ struct Configuration {
 
   // K is split over so many blocks of a cluster (decode) groups of warps (ffma) or warps (gemv); their partial sums meet in a fixed order
   int split_k = 1;
+  int cluster_k = 1;      // ffma: and over so many blocks of a cluster
 
   // simt and ffma
   int thread_m = 0, thread_n = 0;  // register tile of one thread

@@ -20,19 +20,24 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
     return "C, bias and residual must be fp32, fp16 or bf16";
   if (c.tile_m <= 0 || c.tile_n <= 0 || c.tile_k <= 0) return "tile sizes must be positive";
   if (c.family != Family::decode && c.family != Family::ffma && c.family != Family::gemv && c.split_k != 1) return "only the decode, ffma and gemv families split K";
+  if (c.family != Family::ffma && c.cluster_k != 1) return "only the ffma family names blocks of a cluster along K apart from split_k";
   if (c.family != Family::decode && o.gating != Gating::none) return "gated products take the decode family";
 
   if (c.family == Family::ffma) {
     if (!is_single_width(o.a) || o.a != o.b) return "the ffma family takes A and B both fp32 or both tf32";
-    if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1) return "the ffma family has no stages, store buffers or clusters";
+    if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1) return "the ffma family has no stages, store buffers or multicast";
     if (c.thread_m <= 0 || c.thread_n <= 0 || c.thread_m % 4 || c.thread_n % 4) return "ffma register tiles must be multiples of 4 both ways";
     if (c.thread_m * c.thread_n > 128) return "an ffma register tile of more than 128 values would spill";
-    if (c.split_k < 1 || c.split_k > 8 || c.tile_k % c.split_k) return "one to eight groups of warps share out the ffma tile's depths evenly";
+    if (c.split_k < 1 || c.split_k > 8 || c.tile_k % (2 * c.split_k)) return "one to eight groups of warps share out the ffma tile's depths evenly, an even number each";
+    if (c.cluster_k < 1 || c.cluster_k > 8) return "a cluster has at most 8 blocks to split K over";
+    if (c.tile_n % (4 * c.cluster_k)) return "each block of the cluster must own a multiple of 4 columns of the tile";
     if (c.tile_m % c.thread_m || (c.tile_m / c.thread_m > 2 && c.tile_m / c.thread_m % 4)) return "an ffma tile has one, two or a multiple of four register tiles along M";
     if (c.tile_n % ffma::warp_columns(c)) return "the ffma tile's columns must be a multiple of a warp's: 32 lanes less those along M, a register tile each";
     if (!ffma::whole_units(c, o.transpose_a, c.tile_m) || !ffma::whole_units(c, o.transpose_b, c.tile_n)) return "a warp cannot copy the ffma tile in whole units of 128 elements";
+    if (c.thread_m * c.thread_n > 112 && c.split_k == 1 && o.inputs != Alignment::tma && !is_plain(o))
+      return "unaligned A or B and an epilogue with operands leave an ffma register tile of 128 values too few registers";
     if (ffma::threads(c) > 1024) return "the ffma tile must give at most 1024 threads";
-    if (ffma::shared_bytes(c) > 64 * 1024) return "the ffma tile needs more than 64 KiB of shared memory";
+    if (ffma::shared_bytes(o, c) > sm90::kSharedMemoryLimit) return "the ffma tile and its partial sums need more than 227 KiB of shared memory";
     return nullptr;
   }
 

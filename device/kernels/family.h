@@ -35,7 +35,7 @@ constexpr BlockFacts block_facts(const Operation& o, const Configuration& c) {
   switch (c.family) {
     case Family::sm90: return {sm90::threads(c), sm90::shared_bytes(o, c), 1};
     case Family::decode: return {decode::threads(c), decode::shared_bytes(o, c), decode::resident_blocks(o, c)};
-    case Family::ffma: return {ffma::threads(c), ffma::shared_bytes(c), ffma::resident_blocks(c)};
+    case Family::ffma: return {ffma::threads(c), ffma::shared_bytes(o, c), ffma::resident_blocks(c)};
     case Family::gemv: return {gemv::threads(c), gemv::shared_bytes(c), gemv::resident_blocks(c)};
     case Family::simt: break;
   }

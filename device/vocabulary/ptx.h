@@ -218,6 +218,14 @@ FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, float v
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
                ::"r"(destination.value), "r"(__float_as_uint(value)), "r"(barrier.value) : "memory");
 }
+FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, f32x2 value, ClusterAddress barrier, Site) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%2, %3}, [%1];"
+               ::"r"(destination.value), "r"(barrier.value), "f"(value.x), "f"(value.y) : "memory");
+}
+FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, f32x4 value, ClusterAddress barrier, Site) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, [%1];"
+               ::"r"(destination.value), "r"(barrier.value), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
+}
 FORETILE_VOCABULARY u32x4 load_matrix_x4_transposed(SmemAddress row, Site) {
   u32x4 f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -131,9 +131,11 @@ FORETILE_VOCABULARY u32x4 load_matrix_x4_transposed(SmemAddress row, Site site =
 
 // ---- shared memory of the cluster -----------------------------------------------------------------------
 FORETILE_VOCABULARY ClusterAddress cluster_address(SmemAddress address, u32 rank);  // the same address in block `rank`
-// Sends four bytes to a block of the cluster, whose barrier counts them. Who waits for that phase there sees them. The
+// Sends four, eight or sixteen bytes to a block of the cluster, whose barrier counts them. Who waits for that phase there sees them. The
 // receiving block must have initialised the barrier (a cluster barrier since then says so) and must not exit before.
 FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, float value, ClusterAddress barrier, Site site = Site::here());
+FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, f32x2 value, ClusterAddress barrier, Site site = Site::here());
+FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, f32x4 value, ClusterAddress barrier, Site site = Site::here());
 
 // ---- global memory --------------------------------------------------------------------------------------
 template <class T> FORETILE_DEVICE T load_global(const T* address, Site site = Site::here());

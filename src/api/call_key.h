@@ -16,8 +16,8 @@ struct CallKey {
   u64 types;            // dtypes and transposes
   u64 kinds;            // activation, which of C and the scalars count
   u64 addresses;        // their low four bits, and whether they are null
-  i32 sm_budget, configured;
-  i32 configuration[12];
+  i32 sm_budget;
+  i32 configuration[13];
 
   friend bool operator==(const CallKey& x, const CallKey& y) { return std::memcmp(&x, &y, sizeof x) == 0; }
 };
@@ -31,7 +31,7 @@ inline CallKey make_key(u64 context, const Matmul& call) {
   const Matrix* const matrices[6] = {&call.a, &call.b, &call.d, &call.c, &call.residual, &call.bias};
   key.kinds = u64(call.activation) | u64(reads_c) << 8 | u64(call.alpha.pointer != nullptr) << 9 | u64(call.beta.pointer != nullptr) << 10 |
               u64(call.alpha.pointer || call.alpha.value != 0) << 11 | u64(call.gating) << 16 | u64(call.dependent) << 24 | u64(call.weights_ready) << 25 |
-              u64(call.batch_invariant) << 26 | u64(call.compute) << 32;
+              u64(call.batch_invariant) << 26 | u64(call.configuration != nullptr) << 27 | u64(call.compute) << 32;
   key.types = key.addresses = 0;
   for (int i = 0; i < 6; ++i) {
     const Matrix& x = *matrices[i];
@@ -44,11 +44,10 @@ inline CallKey make_key(u64 context, const Matmul& call) {
   }
   key.kinds |= (reinterpret_cast<u64>(call.alpha.pointer) & 3) << 12 | (reinterpret_cast<u64>(call.beta.pointer) & 3) << 14;
   key.sm_budget = call.sm_budget;
-  key.configured = call.configuration != nullptr;
   std::memset(key.configuration, 0, sizeof key.configuration);
   if (const Configuration* c = call.configuration) {
-    const i32 fields[] = {i32(c->family), c->tile_m,        c->tile_n,        c->tile_k,  c->stages,   c->cluster_m,
-                          c->cluster_n,   i32(c->schedule), c->store_buffers, c->split_k, c->thread_m, c->thread_n};
+    const i32 fields[] = {i32(c->family), c->tile_m,        c->tile_n,        c->tile_k,  c->stages,    c->cluster_m,
+                          c->cluster_n,   i32(c->schedule), c->store_buffers, c->split_k, c->cluster_k, c->thread_m, c->thread_n};
     static_assert(sizeof fields == sizeof key.configuration);
     std::memcpy(key.configuration, fields, sizeof fields);
   }

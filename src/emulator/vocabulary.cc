@@ -91,9 +91,12 @@ void tma_store(const TensorMap& map, BoxCorner corner, SmemAddress source, Site 
   call(site, "tma_store", [&](Machine& m) { m.tma_store(map, corner, source.value, site); });
 }
 void bulk_commit(Site site) { call(site, "bulk_commit", [](Machine& m) { m.bulk_commit(); }); }
-void store_cluster_async(ClusterAddress destination, float value, ClusterAddress barrier, Site site) {
+template <class T> static void send(ClusterAddress destination, const T& value, ClusterAddress barrier, Site site) {
   call(site, "store_cluster_async", [&](Machine& m) { m.store_cluster_async(destination, &value, sizeof value, barrier, site); });
 }
+void store_cluster_async(ClusterAddress destination, float value, ClusterAddress barrier, Site site) { send(destination, value, barrier, site); }
+void store_cluster_async(ClusterAddress destination, f32x2 value, ClusterAddress barrier, Site site) { send(destination, value, barrier, site); }
+void store_cluster_async(ClusterAddress destination, f32x4 value, ClusterAddress barrier, Site site) { send(destination, value, barrier, site); }
 void cp_async_commit(Site site) { call(site, "cp_async_commit", [](Machine& m) { m.cp_async_commit(); }); }
 
 void wgmma_fence(Site site) { call(site, "wgmma_fence", [&](Machine& m) { m.wgmma_fence(site); }); }

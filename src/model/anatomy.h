@@ -35,7 +35,7 @@ struct Anatomy {
   double fill = 0;         // from the start of the kernel to the first multiply, and the last tile's way out, SM clocks
   double core_clocks = 0;  // of the busiest SM, without fill
 
-  double exchange = 0;     // decode with K split: the partial sums' way, SM clocks
+  double exchange = 0;     // K split over a cluster: the partial sums' way, SM clocks; ffma: what a cluster costs, each tile
   double more_waves = 0;   // decode: further waves of clusters, seconds
   double power = 0;        // decode: of the norm; see decode_clocks.cc
 
@@ -78,6 +78,9 @@ struct FfmaWarp {
   double wavefronts = 0, lines = 0;            // shared memory, L1
 };
 FfmaWarp ffma_warp(const Machine& machine, const Operation& o, const Configuration& c);
+constexpr double kWarpsToIssue = 2;           // a warp alone on its scheduler multiplies every other clock: tiles of four warps took twice as long
+constexpr double kSumClocks = 4;              // 32 partial sums: stored, loaded and added
+constexpr double kClusterClocks = 5400;       // a cluster that splits K starts, meets and waits for its slowest block
 constexpr double kFfmaStoreInstructions = 3;  // an element of D: scaled, masked, a quarter of a store
 constexpr double kAddressInstructions = 3;    // a global load: its pointer moves on, half of a mask
 constexpr double kGemvLoopInstructions = 6;

@@ -95,8 +95,11 @@ class Explanation : private Page {
          sm90 ? fmt::format("one block an SM, {} of {} SMs", x_.busy_sms, machine_.sms) : fmt::format("{} a SM on {} of {} SMs", x_.blocks_on_sm, x_.busy_sms, machine_.sms),
          x_.tiles, x_.concurrent, waves(x_.forecast.waves), counted(x_.rounds, "tile"), percent(x_.full_share));
     const i64 depth = c_.family == Family::gemv ? i64(gemv::kStep) * c_.split_k : c_.tile_k;
-    line("  They are walked in bands of {}, with which a wave reads the fewest rows of A and B. Each tile takes ceil({} / {}) = {} along K.", counted(x_.grid.group, "tile row"), p_.k, depth, counted(x_.steps, "step"));
-    multiplied(fmt::format("{} x {} x 2 x {} x {} x {} FLOP", x_.tiles * cluster, x_.steps, c_.tile_m, c_.tile_n, depth));
+    const std::string steps = fmt::format("ceil({} / {})", p_.k, depth);
+    line("  They are walked in bands of {}, with which a wave reads the fewest rows of A and B. Each tile takes {} = {} along K.", counted(x_.grid.group, "tile row"), steps, counted(ceil_div(p_.k, depth), "step"));
+    if (c_.cluster_k > 1)
+      line("  {} blocks of a cluster share them out: ceil({} / {}) = {} each. So many clusters run at once as the SMs of each GPC have room for.", c_.cluster_k, steps, c_.cluster_k, x_.steps);
+    multiplied(fmt::format("{} x {} x 2 x {} x {} x {} FLOP", x_.tiles * cluster, ceil_div(p_.k, depth), c_.tile_m, c_.tile_n, depth));
   }
 
   void multiplied(const std::string& formula) {
@@ -225,13 +228,12 @@ class Explanation : private Page {
     const int warps = ffma::warps(c_), each = int(ceil_div(i64(x_.blocks_on_sm) * warps, i64(machine_.schedulers)));
     line("\nOne step of {} along K of the {} on one SM, in SM clocks. Each of {} schedulers has {}.", c_.tile_k, counted(x_.blocks_on_sm, "block"), cite("sm.schedulers"), counted(each, "warp"));
     line("  FP32 cores, {} a thread: {} x {} x {} x {} / {} = {}.", counted(i64(w.multiplies), "multiply-add"), each, number(w.multiplies), 64, machine_.schedulers, cite("sm.fp32_rate"), number(x_.step_math));
-    line("  Issue and registers: of a warp its multiply-adds, {} clk of the register file each, {} from and {} to shared memory, {} from global memory with its addresses, and the loop: {} x {} + {} + {} + {} x {} + {} = {}. Of all: {} x {} = {}.",
+    line("  Issue and registers: of a warp its multiply-adds, {} clk of the register file each, {} from and {} to shared memory, {} from global memory with its addresses, and the loop: {} x {} + {} + {} + {} x {} + {} = {}. Of all, a warp alone every other clock: max({}, {}) x {} = {}.",
          fmt::format("{:.3f}", w.multiply_clocks), counted(number(w.loads), "load"), counted(number(w.stores), "store"), counted(number(w.units), "load"), number(w.multiplies), fmt::format("{:.3f}", w.multiply_clocks), number(w.loads), number(w.stores),
-         number(w.units), number(w.unit_clocks), number(w.loop_clocks), number(w.clocks), each, number(w.clocks), number(x_.step_issue));
+         number(w.units), number(w.unit_clocks), number(w.loop_clocks), number(w.clocks), each, kWarpsToIssue, number(w.clocks), number(x_.step_issue));
     line("  Shared memory and L1, wavefronts and lines of a warp: {} x {} x ({} + {}) x 32 / {} = {}.", x_.blocks_on_sm, warps, number(w.wavefronts), number(w.lines), cite("sm.lsu_lanes"), number(x_.step_shared));
     line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(step_bytes(), x_.step_l2));
-    line("  One block alone, the longer of a load and its multiply, half a tile's barriers and a read of shared memory: max({} x {}, {} x {}) + {} / 2 + {} = {}.", cite("latency.dram"), kFp32LatencyLoad, number(w.clocks),
-         ceil_div(i64(warps), i64(machine_.schedulers)), cite("simt.step_clocks"), cite("latency.shared"), number(x_.step_latency));
+    line("  What a step asks for must have come when the next one ends, with half a tile's barriers: {} x {} + {} / 2 = {}.", cite("latency.dram"), kFp32LatencyLoad, cite("simt.step_clocks"), number(x_.step_latency));
     step_together();
   }
 
@@ -290,18 +292,20 @@ class Explanation : private Page {
       line("  Instructions: {} x {} x {} x ({} + 6) x {} / {} = {}.", blocks, c_.thread_m, c_.thread_n, number(instructions), simt::threads(c_) / 32, schedulers, number(x_.epilogue_issue));
       line("  Stores, a sector each or by all SMs: {} x max({} x {} x {} x 4, {} x {} / {} B/clk) = {}.", blocks, c_.thread_m, c_.thread_n, simt::threads(c_) / 32, d, x_.busy_sms, cite("l2.bytes_per_clock"), number(x_.epilogue_store));
     } else if (c_.family == Family::ffma) {
-      line("  Instructions: {} x {} / 32 x ({} + {}) / {} = {}.", blocks, values, number(instructions), number(kFfmaStoreInstructions), schedulers, number(x_.epilogue_issue));
-      if (c_.split_k > 1) line("  Sums over the groups of warps, through shared memory: {} x {} / 32 x 2 x {} = {}.", blocks, values, c_.split_k, number(x_.epilogue_shared));
-      line("  Stores, of the SM or of all: {} x max({} / 32 x 2, {} x {} / {} B/clk) = {}.", blocks, values, d, x_.busy_sms, cite("l2.bytes_per_clock"), number(x_.epilogue_store));
+      const std::string share = c_.cluster_k > 1 ? fmt::format(" / {}", c_.cluster_k) : "";
+      line("  Instructions{}: {} x {} / 32{} x ({} + {}) / {} = {}.", c_.cluster_k > 1 ? ", of a block's share of its cluster's tile" : "", blocks, values, share, number(instructions), number(kFfmaStoreInstructions), schedulers, number(x_.epilogue_issue));
+      if (x_.epilogue_shared > 0) line("  Sums through shared memory, of each group of warps: {} x {} / 32 x {} x {} = {}.", blocks, values, number(kSumClocks), c_.split_k, number(x_.epilogue_shared));
+      line("  Stores, of the SM or of all at the end of a round, by DRAM: {} x max({} / 32 x 2, {} x {} x {} MHz / ({} B/s x {})){} = {}.", blocks, values, d, x_.busy_sms, cite("clock.boost"), cite("dram.bandwidth"), cite("dram.efficiency"), share, number(x_.epilogue_store));
     } else {
       line("  Instructions: {} x {} x (2 x {} + 12 + {}) / {} = {}.", blocks, values, c_.split_k, number(instructions), schedulers, number(x_.epilogue_issue));
       line("  Sums over warps and lanes, through shared memory: {} x {} x (2 x {} + 5) = {}.", blocks, values, c_.split_k, number(x_.epilogue_shared));
     }
     if (!sm90 && x_.epilogue_fixed > 0) {
-      const bool barriers = (c_.family == Family::ffma && c_.split_k > 1) || c_.family == Family::gemv, operands = o_.has_c || o_.has_residual;
+      const bool barriers = (c_.family == Family::ffma && ffma::finishes_shared(o_, c_)) || c_.family == Family::gemv, operands = o_.has_c || o_.has_residual;
       line("  Fixed, for {}: {}{}{} = {}.", barriers ? operands ? "barriers and operands" : "barriers" : "operands", barriers ? cite("simt.step_clocks") : "", barriers && operands ? " + " : "", operands ? cite("latency.dram") : "", number(x_.epilogue_fixed));
     }
-    line("  Together: norm({}, {}, {}) + {} = {}.", number(x_.epilogue_issue), number(x_.epilogue_shared), number(x_.epilogue_store), number(x_.epilogue_fixed), number(x_.epilogue));
+    if (c_.family == Family::ffma) line("  Together: norm({}, {}) + {} + {} = {}.", number(x_.epilogue_issue), number(x_.epilogue_store), number(x_.epilogue_shared), number(x_.epilogue_fixed), number(x_.epilogue));
+    else line("  Together: norm({}, {}, {}) + {} = {}.", number(x_.epilogue_issue), number(x_.epilogue_shared), number(x_.epilogue_store), number(x_.epilogue_fixed), number(x_.epilogue));
     shown();
   }
 
@@ -310,6 +314,7 @@ class Explanation : private Page {
     const std::string whole = number(x_.epilogue), fixed = number(x_.epilogue_fixed);
     std::string tile = c_.family == Family::gemv ? "0" : fmt::format("{}{}", c_.family == Family::ffma ? "2 x " : "", cite("latency.dram")), start = c_.family == Family::gemv ? "" : ", the first loads of a tile";
     double each = x_.epilogue_exposed;  // in each tile's time below
+    if (x_.exchange > 0) tile += " + " + number(x_.exchange), start += ", a cluster's start, its meeting and its slowest block";
     if (c_.family == Family::sm90) {
       const bool cluster = c_.cluster_m * c_.cluster_n > 1;
       tile = cite("sm90.tile_clocks") + (cluster ? " + " + cite("sm90.cluster_tile_clocks") : ""), start = cluster ? ", a tile's fixed part and its meeting of the cluster" : ", a tile's fixed part";

@@ -8,6 +8,9 @@
 
 namespace foretile {
 
+// Constants of this family (register_clocks(), kSumClocks, kClusterClocks, kWarpsToIssue) follow from 324 times of 18 tiles and
+// splits on one H200, 2026-11-30 (bench/results/ffma_fp32_h200.csv): clocks a step and clocks a tile of each, by least squares,
+// alike from all shapes and from those with an even hash (tools/fit/data.h).
 namespace {
 
 constexpr double kStepInstructions = 30;     // of a warp: stages, edges, the loop
@@ -38,33 +41,37 @@ FfmaWarp ffma_warp(const Machine& machine, const Operation& o, const Configurati
 // Fills in the steps of one SM and the epilogue, in SM clocks; see Anatomy. A step is one of all the blocks of an SM.
 void ffma_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x) {
   const double warps = ffma::warps(c), blocks = x.blocks_on_sm;
-  x.steps = ceil_div(p.k, c.tile_k);
+  x.steps = ceil_div(ceil_div(p.k, c.tile_k), c.cluster_k);  // of one block
   const FfmaWarp w = ffma_warp(machine, o, c);
   const double rows = std::min<double>(c.tile_m, double(p.m)), columns = std::min<double>(c.tile_n, double(p.n));
   const double bytes = (rows + columns) * 4 * c.tile_k;
 
   const double on_a_scheduler = std::ceil(blocks * warps / machine.schedulers);  // warps of the fullest one
   x.step_math = on_a_scheduler * w.multiplies * multiply_clocks(machine);
-  x.step_issue = on_a_scheduler * w.clocks;
+  x.step_issue = std::max(on_a_scheduler, kWarpsToIssue) * w.clocks;
   x.step_shared = blocks * warps * (w.wavefronts + w.lines) * 32 / machine.lsu_lanes;
   x.step_l2 = blocks * std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
-  // A block alone: what it asked for before the barrier must have come when its multiply is done.
-  const double alone = w.clocks * double(ceil_div(i64(warps), i64(machine.schedulers)));
-  x.step_latency = std::max(machine.dram_latency * kFp32LatencyLoad, alone) + machine.simt.step_clocks / 2 + machine.shared_latency;
+  x.step_latency = machine.dram_latency * kFp32LatencyLoad + machine.simt.step_clocks / 2;  // what a step asks for is there when the next one ends
   x.step = norm(x.step_math, x.step_shared, x.step_issue, x.step_l2, x.step_latency);
 
-  const double values = double(c.tile_m) * c.tile_n * blocks / 32;
-  x.epilogue_issue = values * (epilogue_instructions(o) + kFfmaStoreInstructions) / machine.schedulers;
-  x.epilogue_shared = c.split_k > 1 ? 2 * values * c.split_k : 0;  // sums stored and loaded, four at a time
-  x.epilogue_store = std::max(values * 2, rows * columns * size_of(o.d) * blocks * x.busy_sms / machine.l2_bytes_per_clock);
-  x.epilogue_fixed = (o.has_c || o.has_residual ? machine.dram_latency : 0) + (c.split_k > 1 ? machine.simt.step_clocks : 0);
-  x.epilogue = norm(x.epilogue_issue, x.epilogue_store, x.epilogue_shared) + x.epilogue_fixed;
+  // A block of a cluster finishes its share of the tile, and gets as many sums of each group as a tile has in all.
+  const double values = double(c.tile_m) * c.tile_n * blocks / 32, finished = values / c.cluster_k;
+  x.epilogue_issue = finished * (epilogue_instructions(o) + kFfmaStoreInstructions) / machine.schedulers;
+  const bool shared = ffma::finishes_shared(o, c);
+  x.epilogue_shared = shared ? kSumClocks * values * c.split_k : 0;
+  // All blocks store at once, at the end of a round: as fast as DRAM takes it.
+  const double dram = machine.dram_bandwidth * machine.dram_efficiency / (machine.boost_mhz * 1e6);  // B/clk
+  x.epilogue_store = std::max(finished * 2, rows * columns / c.cluster_k * size_of(o.d) * blocks * x.busy_sms / dram);
+  x.epilogue_fixed = (o.has_c || o.has_residual ? machine.dram_latency : 0) + (shared ? machine.simt.step_clocks : 0);
+  if (c.cluster_k > 1) x.exchange = kClusterClocks;
+  x.epilogue = norm(x.epilogue_issue, x.epilogue_store) + x.epilogue_shared + x.epilogue_fixed;
   x.epilogue_exposed = x.epilogue_fixed + (x.epilogue - x.epilogue_fixed) / (blocks > 1 ? 2 : 1);  // another block multiplies meanwhile
   x.tile_clocks = 2 * machine.dram_latency;  // the first two steps' loads have nothing to hide under
-  x.core_clocks = double(x.rounds) * (double(x.steps) * x.step + x.tile_clocks + x.epilogue_exposed);
+  x.core_clocks = double(x.rounds) * (double(x.steps) * x.step + x.tile_clocks + x.exchange + x.epilogue_exposed);
   x.fill = machine.simt.fill_clocks + machine.dram_latency;
-  x.flops_executed = double(x.tiles) * double(x.steps) * 2 * c.tile_m * c.tile_n * c.tile_k;
-  x.shared_traffic = double(x.tiles) * double(x.steps) * warps * (w.loads + w.stores) * 512;
+  const double steps = double(x.tiles) * double(ceil_div(p.k, c.tile_k));  // of all blocks
+  x.flops_executed = steps * 2 * c.tile_m * c.tile_n * c.tile_k;
+  x.shared_traffic = steps * warps * (w.loads + w.stores) * 512;
 }
 
 // A step is one of all the blocks of an SM: each warp loads what 128 elements of K take and multiplies them.

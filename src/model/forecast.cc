@@ -253,6 +253,7 @@ double norm(double x, double y, double z, double w, double v) {
 
 const char* why_not_on(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
   if (needs_hopper(c.family) && machine.compute_capability != 90) return "the sm90 and decode families need TMA and wgmma: compute capability 9.0";
+  if (c.cluster_k > 1 && machine.compute_capability < 90) return "blocks of a cluster need compute capability 9.0";
   if (const char* reason = why_not(o, c, p)) return reason;
   if (block_facts(o, c).shared_bytes > machine.shared_bytes_per_block) return "the machine has less shared memory a block";
   return nullptr;
@@ -278,7 +279,8 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   x.launch_seconds = machine.launch_seconds;
   const i64 units = x.launch.blocks / x.launch.cluster;  // blocks, or clusters
   // More blocks than fit wait for the first ones to leave; they find the work done only in part.
-  const i64 resident = min_of(units, i64(x.sms) * x.occupancy.blocks_per_sm / x.launch.cluster);
+  const i64 fits = c.cluster_k > 1 ? ffma::clusters_at_once(c, x.sms, x.occupancy.blocks_per_sm) : i64(x.sms) * x.occupancy.blocks_per_sm / x.launch.cluster;
+  const i64 resident = min_of(units, fits);
   x.concurrent = min_of(max_of(resident, 1), x.tiles);
   x.rounds = ceil_div(x.tiles, x.concurrent);
   x.busy_sms = int(min_of(x.sms, x.concurrent * x.launch.cluster));
@@ -307,7 +309,7 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   f.issue = loop * x.step_issue;
   f.launch = x.launch_seconds;
   f.epilogue = double(x.rounds) * x.epilogue_exposed / x.clock;
-  f.latency = x.fill_seconds + f.epilogue + double(x.rounds) * x.tile_clocks / x.clock;
+  f.latency = x.fill_seconds + f.epilogue + double(x.rounds) * (x.tile_clocks + x.exchange) / x.clock;
   if (x.step_latency > std::max({x.step_l2, x.step_shared, x.step_math, x.step_issue})) f.latency += loop * x.step_latency;
   if (c.family == Family::decode) decode_parts(x, f);
   f.waves = double(x.tiles) / double(x.concurrent);

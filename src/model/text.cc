@@ -98,7 +98,10 @@ std::string text_of(const Configuration& c) {
   std::string text = fmt::format("{}:{}x{}x{}", name_of(c.family), c.tile_m, c.tile_n, c.tile_k);
   if (c.thread_m) text += fmt::format(":t{}x{}", c.thread_m, c.thread_n);
   if (c.family == Family::simt) return text;
-  if (c.family == Family::ffma || c.family == Family::gemv) return c.split_k == 1 ? text : text + fmt::format(":k{}", c.split_k);
+  if (c.family == Family::ffma || c.family == Family::gemv) {
+    if (c.split_k != 1) text += fmt::format(":k{}", c.split_k);
+    return c.cluster_k == 1 ? text : text + fmt::format(":c{}", c.cluster_k);
+  }
   text += fmt::format(":s{}", c.stages);
   if (c.family == Family::decode) return c.split_k == 1 ? text : text + fmt::format(":k{}", c.split_k);
   if (c.cluster_m != 1 || c.cluster_n != 1) text += fmt::format(":c{}x{}", c.cluster_m, c.cluster_n);
@@ -133,8 +136,11 @@ std::optional<Configuration> configuration_from(std::string_view text, std::stri
       if (part.empty() || part[0] != 't' || !numbers(rest, c.thread_m, c.thread_n) || !once(thread))
         return bad("must be one register tile tMxN");
     } else if (c.family == Family::ffma) {
-      if (!part.empty() && part[0] == 't' ? !numbers(rest, c.thread_m, c.thread_n) || !once(thread) : part.empty() || part[0] != 'k' || !number(rest, c.split_k) || !once(split))
-        return bad("must be one register tile tMxN, or one number of groups of warps along K, kN");
+      const char which = part.empty() ? ' ' : part[0];
+      const bool good = which == 't'   ? numbers(rest, c.thread_m, c.thread_n) && once(thread)
+                        : which == 'k' ? number(rest, c.split_k) && once(split)
+                                       : which == 'c' && number(rest, c.cluster_k) && once(cluster);
+      if (!good) return bad("must be one register tile tMxN, or one number of groups of warps along K, kN, or of blocks of a cluster along K, cN");
     } else if (c.family == Family::gemv) {
       if (part.empty() || part[0] != 'k' || !number(rest, c.split_k) || !once(split)) return bad("must be one number of warps along K, kN");
     } else if (c.family == Family::decode) {

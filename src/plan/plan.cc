@@ -81,6 +81,9 @@ LaunchShape launch_shape(const Operation& o, const Configuration& c, const Probl
     const i64 clusters = std::max<i64>(1, std::min<i64>(sms / s.cluster, cluster_tiles(c, p)));
     s.blocks = u32(clusters) * s.cluster;
     s.registers = sm90::launch_registers(c);
+  } else if (c.cluster_k > 1) {
+    s.cluster = u32(c.cluster_k);
+    s.blocks = u32(cluster_tiles(c, p)) * s.cluster;  // a cluster a tile: its partial sums are exchanged once
   } else {
     // Persistent as well: as many blocks as the launch bounds make resident.
     s.blocks = u32(std::max<i64>(1, std::min<i64>(i64(sms) * block_facts(o, c).promised_blocks, cluster_tiles(c, p))));

@@ -44,7 +44,7 @@ template <class T, int N> constexpr bool takes() {
   return []<int... I>(std::integer_sequence<int, I...>) { return requires { T{(void(I), Any{})...}; }; }(std::make_integer_sequence<int, N>{});
 }
 static_assert(takes<Operation, 15>() && !takes<Operation, 16>(), "translation_unit() names every field of Operation: add the new one");
-static_assert(takes<Configuration, 12>() && !takes<Configuration, 13>(), "translation_unit() names every field of Configuration: add the new one");
+static_assert(takes<Configuration, 13>() && !takes<Configuration, 14>(), "translation_unit() names every field of Configuration: add the new one");
 
 }  // namespace
 
@@ -72,8 +72,8 @@ std::string translation_unit(const Operation& original, const Configuration& c, 
   text += fmt::format(
       "constexpr Configuration kConfiguration{{.family = {}, .tile_m = {}, .tile_n = {}, .tile_k = {},\n"
       "                                       .stages = {}, .cluster_m = {}, .cluster_n = {}, .schedule = {},\n"
-      "                                       .store_buffers = {}, .split_k = {}, .thread_m = {}, .thread_n = {}}};\n\n}}  // namespace\n}}  // namespace foretile\n\n",
-      enumerator(c.family), c.tile_m, c.tile_n, c.tile_k, c.stages, c.cluster_m, c.cluster_n, enumerator(c.schedule), c.store_buffers, c.split_k, c.thread_m, c.thread_n);
+      "                                       .store_buffers = {}, .split_k = {}, .cluster_k = {}, .thread_m = {}, .thread_n = {}}};\n\n}}  // namespace\n}}  // namespace foretile\n\n",
+      enumerator(c.family), c.tile_m, c.tile_n, c.tile_k, c.stages, c.cluster_m, c.cluster_n, enumerator(c.schedule), c.store_buffers, c.split_k, c.cluster_k, c.thread_m, c.thread_n);
   text += fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ foretile::{} arguments) {{\n"
       "  foretile::{}<foretile::kOperation, foretile::kConfiguration>(arguments);\n}}\n",

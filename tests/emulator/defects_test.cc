@@ -118,6 +118,31 @@ Defect sending(const char* name, const char* kind, Sent broken) {
   return in_block(name, kind, 32, [broken] { send_to_peer(broken); }, 2, 2);
 }
 
+// The same with eight stores of 16 bytes.
+enum class SentWide { right, misaligned, into_the_one_before, one_word_read_before_wait, one_dropped, counted_as_four_bytes };
+void send_wide(SentWide broken) {
+  const auto is = [&](SentWide s) { return broken == s; };
+  const Mbarrier landed = barrier_at(2048);
+  const u32 peer = cluster_rank() ^ 1, lane = lane_index();
+  if (first()) {
+    mbarrier_init(landed, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect(landed, is(SentWide::counted_as_four_bytes) ? 32 : 128);
+  }
+  sync_warp();
+  cluster_sync();
+  const u32 place = is(SentWide::into_the_one_before) && lane == 5 ? 4 * 4 : 4 * lane;
+  if (lane < 8 && !(is(SentWide::one_dropped) && lane == 7))
+    store_cluster_async(cluster_address(word(place) + (is(SentWide::misaligned) ? 8 : 0), peer), f32x4{1, 2, 3, float(lane)}, cluster_address(landed.address, peer));
+  if (is(SentWide::one_word_read_before_wait) && lane == 0) load_shared<float>(word(30));
+  mbarrier_wait(landed, 0);
+  if (!is(SentWide::into_the_one_before)) load_shared<float>(word(lane));
+  cluster_sync();
+}
+Defect sending_wide(const char* name, const char* kind, SentWide broken) {
+  return in_block(name, kind, 32, [broken] { send_wide(broken); }, 2, 2);
+}
+
 const std::vector<Defect>& defects() {
   static const std::vector<Defect> list = {
       in_pipeline("consumer_does_not_wait_for_full", "race", Break::no_wait_full),
@@ -328,6 +353,11 @@ const std::vector<Defect>& defects() {
       sending("block_returns_before_its_peers_data_has_landed", "exit", Sent::receiver_leaves),
       sending("sent_out_of_bounds", "out-of-bounds", Sent::out_of_bounds),
       sending("two_stores_sent_to_one_word", "race", Sent::two_to_one_word),
+      sending_wide("sixteen_bytes_sent_to_a_multiple_of_eight", "misaligned", SentWide::misaligned),
+      sending_wide("sixteen_bytes_sent_into_others", "race", SentWide::into_the_one_before),
+      sending_wide("a_word_of_sixteen_bytes_read_before_the_wait", "race", SentWide::one_word_read_before_wait),
+      sending_wide("sixteen_expected_bytes_are_not_sent", "deadlock", SentWide::one_dropped),
+      sending_wide("sixteen_bytes_expected_as_four", "mbarrier", SentWide::counted_as_four_bytes),
 
       with_memory("copied_data_read_without_the_wait", "race", 32, [](Memory& m) {
         init(2048, 1);
@@ -464,7 +494,10 @@ INSTANTIATE_TEST_SUITE_P(Defects, Planted, testing::ValuesIn(defects()), [](cons
 
 TEST(Sending, CorrectIsCleanInEveryMode) {
   for (u64 seed = 0; seed < 5; ++seed)
-    for (const Options& o : every_mode(seed)) ASSERT_EQ(sending("", "", Sent::right).run(o).text(), "no findings") << mode_name(o) << ", seed " << seed;
+    for (const Options& o : every_mode(seed)) {
+      ASSERT_EQ(sending("", "", Sent::right).run(o).text(), "no findings") << mode_name(o) << ", seed " << seed;
+      ASSERT_EQ(sending_wide("", "", SentWide::right).run(o).text(), "no findings") << mode_name(o) << ", seed " << seed;
+    }
 }
 
 TEST(Planted, ThereAreAtLeastForty) { EXPECT_GE(defects().size(), 40u); }

@@ -45,6 +45,8 @@ const Subject kSubjects[] = {
     {"simt", catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), catalogue::simt(64, 64, 16, 4, 4), {.m = 70, .n = 70, .k = 40}, 1},
     {"ffma", catalogue::product(DType::fp32, DType::fp32), catalogue::ffma(64, 64, 8, 8, 8), {.m = 70, .n = 68, .k = 40}, 1},
     {"ffma_groups", catalogue::product(DType::fp32, DType::fp32), catalogue::ffma(32, 64, 32, 8, 8, 4), {.m = 40, .n = 68, .k = 100}, 1},
+    {"ffma_cluster", catalogue::product(DType::fp32, DType::fp32), catalogue::ffma(32, 64, 32, 8, 8, 4, 2), {.m = 40, .n = 68, .k = 100}, 2},
+    {"ffma_epilogue", catalogue::full(DType::fp32, DType::fp32, Activation::relu), catalogue::ffma(64, 64, 8, 16, 8), {.m = 70, .n = 300, .k = 24}, 1},
     {"gemv", catalogue::product(DType::fp32, DType::fp32), catalogue::gemv(8, 4, 8), {.m = 5, .n = 12, .k = 700}, 1},
 };
 

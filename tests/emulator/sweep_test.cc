@@ -48,13 +48,16 @@ constexpr Configuration kMore[] = {
     {.family = Family::sm90, .tile_m = 64, .tile_n = 48, .tile_k = 256, .stages = 3, .schedule = Schedule::cooperative, .store_buffers = 1},
     {.family = Family::simt, .tile_m = 128, .tile_n = 64, .tile_k = 8, .thread_m = 8, .thread_n = 4},
     {.family = Family::simt, .tile_m = 16, .tile_n = 128, .tile_k = 16, .thread_m = 4, .thread_n = 8},
+    catalogue::ffma(32, 64, 8, 8, 8, 1, 8),
+    catalogue::ffma(16, 96, 16, 4, 12, 2, 3),
+    catalogue::ffma(64, 224, 8, 4, 28),
 };
 
 std::vector<Kernel> all_kernels() {
   std::vector<Kernel> list;
   for (const BuiltIn& k : built_in_kernels()) list.push_back({k.operation, k.configuration});
-  const Operation aligned = catalogue::product(DType::bf16, DType::bf16);
-  for (const Configuration& c : kMore) list.push_back({c.family == Family::sm90 ? aligned : catalogue::unaligned(aligned), c});
+  const Operation aligned = catalogue::product(DType::bf16, DType::bf16), fp32 = catalogue::product(DType::fp32, DType::fp32);
+  for (const Configuration& c : kMore) list.push_back({c.family == Family::sm90 ? aligned : catalogue::unaligned(c.family == Family::ffma ? fp32 : aligned), c});
   return list;
 }
 

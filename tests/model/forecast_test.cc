@@ -48,6 +48,47 @@ TEST(Forecast, CountsByHand) {
   EXPECT_DOUBLE_EQ(x.flops_executed, 2.0 * 2048 * 8192 * 8192);
 }
 
+TEST(Forecast, CountsOfFp32Clusters) {
+  // As many clusters at once as were seen on the chip: one block an SM, some GPCs with room for fewer.
+  const auto at_once = [](int tile_n, int split_k, int cluster_k) {
+    return anatomy(kH200, kAlignedFp32, catalogue::ffma(128, tile_n, 16, 8, 8, split_k, cluster_k), {4096, 4096, 4096}, {}).concurrent;
+  };
+  EXPECT_EQ(at_once(128, 1, 1), 132);
+  EXPECT_EQ(at_once(128, 1, 2), 66);
+  EXPECT_EQ(at_once(128, 1, 4), 30);
+  EXPECT_EQ(at_once(128, 1, 8), 15);
+  // 4 x 7 tiles, a cluster of four each; 512 steps of 16 along K, a quarter for each block.
+  const Anatomy x = anatomy(kH200, kAlignedFp32, catalogue::ffma(128, 192, 16, 8, 12, 1, 4), {512, 1280, 8192}, {});
+  EXPECT_EQ(x.tiles, 28);
+  EXPECT_EQ(x.launch.blocks, 112u);
+  EXPECT_EQ(x.launch.cluster, 4u);
+  EXPECT_EQ(x.concurrent, 28);
+  EXPECT_EQ(x.busy_sms, 112);
+  EXPECT_EQ(x.rounds, 1);
+  EXPECT_EQ(x.steps, 128);
+  EXPECT_DOUBLE_EQ(x.flops_executed, 2.0 * 512 * 1344 * 8192);
+  // Two stages of 16 deep with rows of 128 + 4 and 192 + 4 floats, all sums of a quarter of the columns, a barrier.
+  EXPECT_EQ(x.forecast.shared_bytes, 2 * 16 * (132 + 196) * 4 + 4 * 128 * 192 + 8);
+}
+
+TEST(Forecast, Fp32TilesThatAreRefused) {
+  const auto reason = [](const Operation& o, const Configuration& c) { return std::string(why_not(o, c) ? why_not(o, c) : ""); };
+  Operation rich = catalogue::full(DType::fp32, DType::fp32, Activation::silu);
+  EXPECT_EQ(reason(rich, catalogue::ffma(128, 256, 8, 16, 8)), "");
+  EXPECT_EQ(reason(catalogue::unaligned(kAlignedFp32), catalogue::ffma(128, 256, 8, 16, 8)), "");
+  EXPECT_THAT(reason(catalogue::unaligned(rich), catalogue::ffma(128, 256, 8, 16, 8)), HasSubstr("too few registers"));
+  EXPECT_EQ(reason(catalogue::unaligned(rich), catalogue::ffma(128, 128, 16, 16, 8, 2)), "");
+  EXPECT_THAT(reason(kAlignedFp32, catalogue::ffma(128, 128, 16, 8, 8, 1, 3)), HasSubstr("multiple of 4 columns"));
+  EXPECT_THAT(reason(kAlignedFp32, catalogue::ffma(128, 128, 16, 8, 8, 1, 16)), HasSubstr("at most 8 blocks"));
+  EXPECT_THAT(reason(kAlignedFp32, catalogue::ffma(128, 128, 8, 8, 8, 8)), HasSubstr("an even number each"));
+  EXPECT_THAT(reason(kAlignedFp32, catalogue::ffma(128, 256, 32, 16, 8, 2)), HasSubstr("227 KiB"));
+  EXPECT_THAT(reason(kBf16, {.family = Family::decode, .tile_m = 8, .tile_n = 64, .tile_k = 128, .stages = 4, .cluster_k = 2}), HasSubstr("only the ffma family"));
+  EXPECT_THAT(std::string(why_not_on(load_machine("a100"), kAlignedFp32, catalogue::ffma(128, 128, 16, 8, 8, 1, 2), {128, 128, 128})), HasSubstr("compute capability 9.0"));
+  // A rich epilogue goes through shared memory, where 128 sums a thread take all registers.
+  EXPECT_EQ(ffma::shared_bytes(kAlignedFp32, catalogue::ffma(128, 256, 8, 16, 8)), 2 * 8 * (132 + 260) * 4);
+  EXPECT_EQ(ffma::shared_bytes(rich, catalogue::ffma(128, 256, 8, 16, 8)), 4 * 128 * 256);
+}
+
 TEST(Forecast, CountsOfClustersAndEdges) {
   // Pairs along M: ceil(1000/256) x ceil(1000/256) = 16 cluster tiles, 32 blocks.
   const Anatomy x = anatomy(kH200, kBf16, catalogue::coop(128, 256, 4, 2, 2), {1000, 1000, 100}, {});
@@ -178,7 +219,7 @@ TEST(Forecast, NeverFallsAsWorkGrows) {
     const bool fuller = (!same && x.rounds == y.rounds && x.rounds > 1) || (c.family == Family::decode && (!same || grown == 1));
     (same ? same_grid : larger_grid)++;
     const double larger = is_fp32(c.family) ? 0.95 : 0.997;  // their last round may fill up and become one more
-    EXPECT_GE(y.forecast.seconds, x.forecast.seconds * (same ? 0.999 : fuller ? 0.8 : larger))
+    EXPECT_GE(y.forecast.seconds, x.forecast.seconds * (same ? 0.999 : fuller ? 0.75 : larger))
         << machine.name << " " << text_of(c) << ": " << p.m << "x" << p.n << "x" << p.k << " of " << p.batch << " to " << more.m << "x" << more.n << "x" << more.k << " of " << more.batch;
   }
   EXPECT_GT(same_grid, 10000);

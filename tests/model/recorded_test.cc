@@ -96,6 +96,30 @@ TEST_F(Recorded, TimesOfOurKernels) {
   EXPECT_LT(listed.at(0.9), 0.12);
 }
 
+// fp32 tiles and splits of K, most of them beyond the catalogue. Small tiles with six blocks an SM and a last round of fewer are
+// the worst by far.
+TEST_F(Recorded, TimesOfFp32Tiles) {
+  const Operation o = catalogue::product(DType::fp32, DType::fp32);
+  Errors all, clusters, listed;
+  for (const Timed& t : read("ffma_fp32_h200.csv", o, "burst_us")) {
+    const double error = std::abs(forecast(h200_, o, t.configuration, t.problem).seconds / t.seconds - 1);
+    all.all.push_back(error);
+    if (t.configuration.cluster_k > 1) clusters.all.push_back(error);
+    if (in_catalogue(t.configuration)) listed.all.push_back(error);
+  }
+  ASSERT_GE(all.all.size(), 300u);
+  ASSERT_GE(listed.all.size(), 50u);
+  std::printf("fp32: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", all.all.size(), 100 * all.median(), 100 * all.at(0.9));
+  std::printf("fp32, split over clusters: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", clusters.all.size(), 100 * clusters.median(), 100 * clusters.at(0.9));
+  std::printf("fp32, catalogue: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", listed.all.size(), 100 * listed.median(), 100 * listed.at(0.9));
+  EXPECT_LT(all.median(), 0.03);
+  EXPECT_LT(all.at(0.9), 0.08);
+  EXPECT_LT(clusters.median(), 0.03);
+  EXPECT_LT(clusters.at(0.9), 0.08);
+  EXPECT_LT(listed.median(), 0.025);
+  EXPECT_LT(listed.at(0.9), 0.05);
+}
+
 // Later runs against the vendor's library, to which no constant was fitted.
 TEST_F(Recorded, RunsThatNoConstantWasFittedTo) {
   const struct {

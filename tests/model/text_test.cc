@@ -23,7 +23,10 @@ TEST(Text, ConfigurationForms) {
   EXPECT_EQ(text_of(catalogue::coop(128, 256, 4, 2, 2)), "sm90:128x256x64:s4:c2x1:coop:b2");
   EXPECT_EQ(text_of(catalogue::pingpong(128, 128, 6, 2)), "sm90:128x128x64:s6:pingpong:b2");
   EXPECT_EQ(text_of(catalogue::simt(64, 64, 16, 4, 4)), "simt:64x64x16:t4x4");
+  EXPECT_EQ(text_of(catalogue::ffma(128, 256, 8, 16, 8)), "ffma:128x256x8:t16x8");
+  EXPECT_EQ(text_of(catalogue::ffma(32, 64, 32, 8, 8, 4, 2)), "ffma:32x64x32:t8x8:k4:c2");
   std::string error;
+  EXPECT_EQ(configuration_from("ffma:128x192x16:c4:t8x12", error), catalogue::ffma(128, 192, 16, 8, 12, 1, 4));
   // Parts in another order, and an explicit cluster of one, mean the same.
   EXPECT_EQ(configuration_from("sm90:128x256x64:coop:b2:c1x1:s4", error), catalogue::coop(128, 256, 4, 2));
 }
@@ -48,6 +51,9 @@ TEST(Text, BadConfigurationsAreRefusedByName) {
       {"simt:64x64x16", "register tile tMxN is missing"},
       {"simt:64x64x16:t4", "part 't4'"},
       {"simt:64x64x16:t4x4:s2", "part 's2'"},
+      {"ffma:128x128x16:t8x8:c2x1", "part 'c2x1'"},
+      {"ffma:128x128x16:t8x8:c2:c4", "part 'c4'"},
+      {"ffma:128x128x16:t8x8:c0", "part 'c0'"},
   };
   for (const auto& [text, wanted] : cases) {
     std::string error;

@@ -117,11 +117,11 @@ std::string kernel_source(const Operation& o, const Configuration& c) {
       "#include \"foretile/device/kernels/{}.cuh\"\n"
       "using namespace foretile;\n"
       "constexpr Operation operation{{{}, {}, {}, {}, {}, Alignment({}), Alignment({}), {}, {}, {}, {}, {}, {}, Activation({}), Gating({})}};\n"
-      "constexpr Configuration configuration{{Family({}), {}, {}, {}, {}, {}, {}, Schedule({}), {}, {}, {}, {}}};\n"
+      "constexpr Configuration configuration{{Family({}), {}, {}, {}, {}, {}, {}, Schedule({}), {}, {}, {}, {}, {}}};\n"
       "extern \"C\" void foretile_kernel_body(const void* p) {{ {}<operation, configuration>(*static_cast<const {}*>(p)); }}\n",
       code.kernel, text_of(o.a), text_of(o.b), text_of(o.d), o.transpose_a, o.transpose_b, int(o.inputs), int(o.output), o.has_c, o.has_bias,
       o.has_residual, text_of(o.c), text_of(o.bias), text_of(o.residual), int(o.activation), int(o.gating), int(c.family), c.tile_m, c.tile_n, c.tile_k, c.stages, c.cluster_m, c.cluster_n,
-      int(c.schedule), c.store_buffers, c.split_k, c.thread_m, c.thread_n, code.kernel, code.arguments);
+      int(c.schedule), c.store_buffers, c.split_k, c.cluster_k, c.thread_m, c.thread_n, code.kernel, code.arguments);
 }
 
 std::string compile_environment() {

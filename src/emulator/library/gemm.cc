@@ -53,8 +53,14 @@ std::string name_decode_shared(const Operation& o, const Configuration& c, u32 o
 std::string name_simt_shared(const Configuration& c, u32 offset) {
   if (c.family == Family::simt) return int(offset) < simt::a_bytes(c) ? "A tile" : "B tile";
   if (c.family == Family::gemv) return fmt::format("partial sums of warp {}", int(offset) / (4 * c.tile_m * c.tile_n * gemv::kLanePitch));
-  const int stage = int(offset) / ffma::stage_bytes(c);  // the sums of split_k groups follow where the stages stood
-  return fmt::format("{} tile of stage {}", int(offset) % ffma::stage_bytes(c) < ffma::a_bytes(c) ? "A" : "B", stage);
+  const int at = int(offset);
+  if (c.cluster_k > 1 && at >= ffma::barrier_offset(c)) return "barrier of the partial sums";
+  if (c.cluster_k > 1 && at >= ffma::partial_offset(c)) {
+    const int part = (at - ffma::partial_offset(c)) / ffma::share_bytes(c);
+    return fmt::format("partial sums of group {} of block {} of the cluster", part % c.split_k, part / c.split_k);
+  }
+  const int stage = at / ffma::stage_bytes(c);  // the sums of split_k groups follow where the stages stood
+  return fmt::format("{} tile of stage {}", at % ffma::stage_bytes(c) < ffma::a_bytes(c) ? "A" : "B", stage);
 }
 
 }  // namespace
