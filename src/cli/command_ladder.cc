@@ -13,11 +13,14 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "foretile/device/kernels/family.h"
 #include "foretile/emulator.h"
 #include "ladder/climb.h"
 #include "ladder/described.h"
 #include "ladder/measure.h"
 #include "model/machine.h"
+#include "model/registers.h"
+#include "model/text.h"
 
 namespace foretile::cli {
 
@@ -168,19 +171,25 @@ int climb_command(const Options& options, const Problem& p) {
 }
 
 // ---- the tuning table ---------------------------------------------------------------------------------------
+// Tile, threads, registers and shared memory of a line of the tuning table.
+std::vector<Table::Cell> tile_cells(const Climbed& c) {
+  if (c.variant) return {c.variant->text, std::to_string(c.variant->threads), std::to_string(c.registers ? c.registers : c.variant->registers), bytes_text(c.variant->shared_bytes)};
+  std::string error;
+  const Configuration configuration = configuration_from(c.configuration, error).value();
+  const Operation o = ladder::operation_of(*c.rung);
+  const BlockFacts block = block_facts(o, configuration);
+  return {c.configuration, std::to_string(block.threads), std::to_string(registers_of(o, configuration).count), bytes_text(block.shared_bytes)};
+}
+
 int sweep_command(const Options& options, const Problem& p, const Rung* only) {
   const Machine machine = options.machine.load();
   const Conditions conditions = options.machine.conditions(machine.sms);
-  std::vector<Climbed> all;
-  for (const Rung& r : ladder::rungs())
-    if (!r.production && (!only || only == &r) && r.variants.size() > 1)
-      for (const Variant& v : r.variants)
-        if (!v.lesson) all.push_back(ladder::forecast_rung(machine, r, &v, p, conditions));
-  if (all.empty()) throw BadInput(fmt::format("--rung is \"{}\"; rungs 3 to 7 have tiles to choose from", options.rung));
+  std::vector<Climbed> all = ladder::forecast_sweep(machine, p, conditions, only);
+  if (all.empty()) throw BadInput(fmt::format("--rung is \"{}\"; rungs 3 to 8 have tiles to choose from", options.rung));
   if (const auto bench = find_gpu(options)) {
     Progress progress("variant", int(all.size()));
     for (std::size_t i = 0; i < all.size(); ++i) {
-      progress.done(int(i), all[i].variant->text);
+      progress.done(int(i), all[i].variant ? all[i].variant->text : all[i].configuration);
       if (all[i].why_not.empty()) measure(*bench, all[i], p, 3);
     }
     progress.finish();
@@ -201,31 +210,22 @@ int sweep_command(const Options& options, const Problem& p, const Rung* only) {
   if (measured) table.column("measured", Align::right).column("TFLOP/s", Align::right).column("error", Align::right);
   table.column("");
   std::string picks;
-  for (std::size_t begin = 0; begin < all.size();) {
-    std::size_t end = begin;
-    while (end < all.size() && all[end].rung == all[begin].rung) ++end;
-    const auto faster = [](double Climbed::*time) {
-      return [time](const Climbed& x, const Climbed& y) { return (x.*time > 0 ? x.*time : 1e9) < (y.*time > 0 ? y.*time : 1e9); };
-    };
-    const auto first = all.begin() + std::ptrdiff_t(begin), last = all.begin() + std::ptrdiff_t(end);
-    const Climbed& pick = *std::min_element(first, last, faster(&Climbed::forecast));
-    const Climbed& best = *std::min_element(first, last, faster(&Climbed::measured));
-    table.section(fmt::format("rung {}: {}", pick.rung->number, pick.rung->name));
-    for (auto c = first; c != last; ++c) {
-      std::vector<Table::Cell> cells = {c->variant->text, std::to_string(c->variant->threads), std::to_string(c->registers ? c->registers : c->variant->registers), bytes_text(c->variant->shared_bytes)};
+  for (const ladder::Swept& rung : ladder::picks_of(all)) {
+    table.section(fmt::format("rung {}: {}", rung.first->rung->number, rung.first->rung->name));
+    for (const Climbed* c = rung.first; c != rung.last; ++c) {
+      std::vector<Table::Cell> cells = tile_cells(*c);
       if (!c->why_not.empty()) cells.insert(cells.end(), {"-", "-", c->why_not});
       else cells.insert(cells.end(), {time_text(c->forecast), rate_text(flop, c->forecast), name_of(c->bound)});
       if (measured) {
         if (c->measured > 0) cells.insert(cells.end(), {time_text(c->measured), rate_text(flop, c->measured), fmt::format("{:+.0f} %", 100 * (c->forecast / c->measured - 1))});
         else cells.insert(cells.end(), {"-", "-", "-"});
       }
-      std::string mark = &*c == &pick ? "the model's pick" : "";
-      if (measured && &*c == &best) mark += mark.empty() ? "fastest" : ", fastest";
+      std::string mark = c == rung.pick ? "the model's pick" : "";
+      if (c == rung.fastest) mark += mark.empty() ? "fastest" : ", fastest";
       cells.emplace_back(mark, Style::bold);
       table.row(std::move(cells));
     }
-    if (measured) picks += fmt::format("{}rung {} {:.0f} %", picks.empty() ? "" : ", ", pick.rung->number, 100 * best.measured / pick.measured);
-    begin = end;
+    if (rung.fastest) picks += fmt::format("{}rung {} {:.0f} %", picks.empty() ? "" : ", ", rung.first->rung->number, 100 * rung.kept());
   }
   fmt::print("{}", table.text());
   if (measured) fmt::print("\nThe model's pick against the fastest: {}.\n", picks);
@@ -339,15 +339,15 @@ void add_ladder(CLI::App& app, Action& action) {
     to.add_option("--m", options->m, "rows of A and D (default 4096)")->type_name("M");
     to.add_option("--n", options->n, "columns of B and D (default 4096)")->type_name("N");
     to.add_option("--k", options->k, "the sum's length (default 4096)")->type_name("K");
+    to.add_flag("--no-gpu", options->no_gpu, "forecasts alone, on a machine with a GPU too");
     to.add_option("--tile", options->tile, "one of a rung's tiles, such as 128x128x16:t8x8:swizzled")->type_name("TILE");
     options->machine.add_to(to);
     options->output.add_to(to);
   };
   add(*command);
   command->add_option("--rung", options->rung, "one rung alone, 1 to 12")->type_name("N");
-  command->add_flag("--sweep", options->sweep, "every tile of rungs 3 to 7: forecast, on a GPU measured, the model's pick");
+  command->add_flag("--sweep", options->sweep, "every tile of rungs 3 to 8: forecast, on a GPU measured, the model's pick");
   command->add_option("--plot", options->plot, "write the climb as a picture (SVG)")->type_name("FILE");
-  command->add_flag("--no-gpu", options->no_gpu, "forecasts alone, on a machine with a GPU too");
   CLI::App* explain = command->add_subcommand("explain", "the lesson of one rung, with the emulator's trace as evidence");
   explain->add_option("rung", options->explain, "1 to 12")->required()->type_name("N");
   add(*explain);

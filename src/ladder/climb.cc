@@ -6,10 +6,26 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "foretile/device/catalogue.h"
 #include "ladder/described.h"
 #include "model/text.h"
 
 namespace foretile::ladder {
+
+namespace {
+
+Operation production_operation(const Rung& rung, const Problem& p) {
+  Operation o = operation_of(rung);
+  if (p.k % 8 == 0 && p.n % 8 == 0) o.inputs = o.output = Alignment::tma;
+  return o;
+}
+
+void add_forecast(Climbed& c, const Machine& machine, const Configuration& configuration, const Problem& p, const Conditions& conditions) {
+  const Forecast f = forecast(machine, production_operation(*c.rung, p), configuration, p, conditions);
+  c.forecast = f.seconds, c.bound = f.bound, c.configuration = text_of(configuration);
+}
+
+}  // namespace
 
 Climbed forecast_rung(const Machine& machine, const Rung& rung, const Variant* v, const Problem& p, const Conditions& conditions) {
   Climbed c{.rung = &rung, .variant = v};
@@ -28,14 +44,45 @@ Climbed forecast_rung(const Machine& machine, const Rung& rung, const Variant* v
     const DescribedForecast f = forecast(machine, k, p, conditions);
     c.forecast = f.seconds, c.bound = f.bound;
   } else {
-    Operation o = operation_of(rung);
-    if (p.k % 8 == 0 && p.n % 8 == 0) o.inputs = o.output = Alignment::tma;
-    const Configuration picked = pick(machine, o, p, conditions);
-    const Forecast f = forecast(machine, o, picked, p, conditions);
-    c.forecast = f.seconds, c.bound = f.bound, c.configuration = text_of(picked);
+    add_forecast(c, machine, pick(machine, production_operation(rung, p), p, conditions), p, conditions);
   }
   if (rung.number > 1) c.step = step_of(rung, v, machine);
   return c;
+}
+
+std::vector<Climbed> forecast_sweep(const Machine& machine, const Problem& p, const Conditions& conditions, const Rung* only) {
+  constexpr int kFp32Kernel = 8;
+  std::vector<Climbed> table;
+  for (const Rung& r : rungs()) {
+    if (only && only != &r) continue;
+    if (r.number == kFp32Kernel) {
+      for (const Configuration& configuration : catalogue::kConfigurations) {
+        if (configuration.family != Family::ffma || why_not_on(machine, production_operation(r, p), configuration, p)) continue;
+        add_forecast(table.emplace_back(Climbed{.rung = &r}), machine, configuration, p, conditions);
+      }
+    } else if (!r.production && r.variants.size() > 1) {
+      for (const Variant& v : r.variants)
+        if (!v.lesson) table.push_back(forecast_rung(machine, r, &v, p, conditions));
+    }
+  }
+  return table;
+}
+
+std::vector<Swept> picks_of(const std::vector<Climbed>& table) {
+  std::vector<Swept> list;
+  const Climbed *const end = table.data() + table.size();
+  for (const Climbed* first = table.data(); first != end;) {
+    const Climbed* const last = std::find_if(first, end, [&](const Climbed& c) { return c.rung != first->rung; });
+    const auto least = [&](double Climbed::*time) {
+      const Climbed* best = nullptr;
+      for (const Climbed* c = first; c != last; ++c)
+        if (c->*time > 0 && (!best || c->*time < best->*time)) best = c;
+      return best;
+    };
+    list.push_back({first, last, least(&Climbed::forecast), least(&Climbed::measured)});
+    first = last;
+  }
+  return list;
 }
 
 double roof(const Machine& machine, DType type) {

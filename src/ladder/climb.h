@@ -16,7 +16,7 @@ struct Climbed {
   std::string why_not;               // the machine or the sizes rule the rung out; empty: they do not
   double forecast = 0;               // s
   Bound bound = Bound::latency;
-  std::string configuration;         // of a production rung: the model's pick
+  std::string configuration;         // of a production rung: the model's pick, or one of a sweep
   Step step;                         // what the step to this rung moves; empty for rung 1
   double measured = 0, spread = 0;   // s; 0: not measured. spread: slowest less fastest of the repeats, over the median
   int registers = 0;                 // as compiled here; 0: not compiled here
@@ -25,6 +25,18 @@ struct Climbed {
 
 // The forecast of one rung; `configuration` is set for production rungs.
 Climbed forecast_rung(const Machine& machine, const Rung& rung, const Variant* v, const Problem& p, const Conditions& conditions);
+
+// The tuning table: every tile of rungs 3 to 8 but the counter-examples, or of one of them, rung by rung. Rung 8 has the
+// catalogue's configurations of its family that can compute the problem.
+std::vector<Climbed> forecast_sweep(const Machine& machine, const Problem& p, const Conditions& conditions, const Rung* only = nullptr);
+
+// Of one rung in a tuning table: what the forecast picks and what was fastest, null where nothing was measured.
+struct Swept {
+  const Climbed *first, *last;  // its lines: [first, last)
+  const Climbed *pick, *fastest;
+  double kept() const { return fastest->measured / pick->measured; }  // of the fastest's speed, where measured
+};
+std::vector<Swept> picks_of(const std::vector<Climbed>& table);
 
 // The most FLOP/s of the machine for the rung's type at its boost clock.
 double roof(const Machine& machine, DType type);

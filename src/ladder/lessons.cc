@@ -59,12 +59,13 @@ constexpr std::array<Lesson, 12> kLessons = {{
      "Copy, barrier, multiply, barrier: while the tile is on its way the cores wait. Overlap them."},
     {"An SM partition has two banks of registers, of even and odd numbers, and reads one register of each a clock; a multiply has three operands. Rung 7 stores its sums four at a time, which puts "
      "them into neighbouring registers, each in the bank of its column's operand: a multiply waits for its second read, 1.56 clocks on average. And every step waits for its own copy.",
-     "Clocks of the register file a multiply, counted in the machine code (tools/ladder_table.py): from 1.56; rung 7 takes 1.7 in all on an H200, this rung 1.4.",
+     "Clocks of the register file a multiply, counted in the machine code (tools/ladder_table.py): from 1.56; rung 7 takes 1.7 in all on an H200, this rung 1.28.",
      "The sums are scaled before they are stored, so that the compiler may place them where it likes. Multiplies run forth and back along a row of the register tile: each keeps one operand of the "
-     "one before. A thread computes 16 x 8 outputs. Loads of the step after next are asked for before the barrier, so that they come under a multiply. Lanes of a warp stand so that pairs ask for "
-     "the same words: a 16-byte load takes two wavefronts instead of four.",
-     "128 sums a thread leave 256 threads an SM. Copies by cp.async, which need no registers, were tried: elements of four bytes, which can turn rows into columns, cost an instruction each, and "
-     "ran at 0.85 of the library's speed where loads through registers reach 0.95 and more.",
+     "one before. A thread computes 16 x 8 outputs. Loads of the step after next are asked for before the barrier, and the operands of a depth are loaded while the depth before is multiplied, the "
+     "first of a step under the last of the step before: neither a copy nor the barrier stops the multiplies. Lanes of a warp stand so that pairs ask for the same words: a 16-byte load takes two "
+     "wavefronts instead of four. Where there are too few tiles for the SMs, the blocks of a cluster share out K and send each other their sums.",
+     "128 sums a thread leave 256 threads an SM, and no register for an epilogue with operands: then the sums go through shared memory. Copies by cp.async, which need no registers, were tried: elements of four bytes, which can turn rows into columns, cost an instruction each, and "
+     "ran at 0.85 of the library's speed where loads through registers reach 0.99.",
      "The fp32 cores are at their end. Tensor cores multiply 16-bit operands sixteen times faster."},
     {"One fp32 instruction of a warp makes 32 multiply-adds, and the issue slots are full.",
      "Multiply-adds an instruction of a warp: from 32 to 2,048 for mma.sync.m16n8k16.",

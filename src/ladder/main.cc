@@ -1,11 +1,13 @@
 // foretile_ladder_tool: what the ladder's recorded numbers are made with.
 //   compile FOLDER        every variant for sm_90a, FOLDER/NNN.cubin and FOLDER/list.txt (no GPU): tools/ladder_table.py reads them
 //   verify                random products by every rung against fp64 (GPU)
+//   sweep                 the model's pick beside the fastest tile of rungs 3 to 8, over sizes (GPU)
 //   times                 every rung, or every variant, at some sizes, as CSV (GPU)
 //   launch                every variant once, for a profiler (GPU): tools/ladder_counters.py
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -13,7 +15,9 @@
 
 #include "bench/suites.h"
 #include "foretile/device/catalogue.h"
+#include "ladder/climb.h"
 #include "ladder/measure.h"
+#include "model/machine.h"
 
 namespace {
 
@@ -52,12 +56,13 @@ int compile_all(const std::string& folder) {
   return list.good() ? 0 : 1;
 }
 
-int verify(int count, u64 seed, i64 most) {
+// `only`: of one rung (the side rung is 0), or of all where negative.
+int verify(int count, u64 seed, i64 most, int only) {
   Bench bench;
   int failures = 0;
   double worst = 0;
   for (const Each& e : every_variant()) {
-    if (bench.gpu().info().compute_capability < e.rung->first_capability) continue;
+    if (bench.gpu().info().compute_capability < e.rung->first_capability || (only >= 0 && e.rung->number != only)) continue;
     std::mt19937_64 rng(seed);
     double error = 0;
     for (int i = 0; i < count; ++i) {
@@ -108,6 +113,42 @@ int times(const std::vector<i64>& sizes, bool all, int repeats, double arm, cons
   return failures != 0;
 }
 
+// The model's pick beside the fastest tile of rungs 3 to 8, over sizes. No measurement goes into the pick.
+int sweep(const std::vector<i64>& sizes, int repeats, double arm, const std::string& csv) {
+  Bench bench;
+  const DeviceInfo& info = bench.gpu().info();
+  const Machine* const machine = machine_for_device(info.name, info.compute_capability, info.sms);
+  if (!machine) throw std::runtime_error(info.name + " has no machine file: there is no forecast to compare");
+  std::string text = "rung,tile,m,n,k,microseconds,forecast_microseconds,pick,fastest\n";
+  double worst = 1, logarithms = 0;
+  int picks = 0;
+  for (i64 size : sizes) {
+    const Problem p{.m = size, .n = size, .k = size};
+    std::vector<Climbed> table = forecast_sweep(*machine, p, {});
+    for (Climbed& c : table) {
+      if (!c.why_not.empty()) continue;
+      const Measured m = bench.run(*c.rung, c.variant, p, repeats, arm, 1, c.configuration);
+      if (!m.wrong.empty()) throw std::runtime_error(fmt::format("rung {}: {}", c.rung->number, m.wrong));
+      c.measured = m.seconds;
+    }
+    for (const Swept& s : picks_of(table)) {
+      const auto name = [](const Climbed* c) { return c->variant ? c->variant->text : c->configuration; };
+      for (const Climbed* c = s.first; c != s.last; ++c)
+        text += fmt::format("{},{},{},{},{},{:.3f},{:.3f},{},{}\n", c->rung->number, name(c), p.m, p.n, p.k, c->measured * 1e6, c->forecast * 1e6, int(c == s.pick), int(c == s.fastest));
+      fmt::print("{:5} rung {}: {:.3f} of the fastest, {:.1f} us; pick {}, fastest {}\n", size, s.first->rung->number, s.kept(), s.fastest->measured * 1e6, name(s.pick), name(s.fastest));
+      std::fflush(stdout);
+      worst = std::min(worst, s.kept()), logarithms += std::log(s.kept()), ++picks;
+    }
+  }
+  fmt::print("the model's picks reach {:.3f} of the fastest (geometric mean of {}), {:.3f} at worst\n", std::exp(logarithms / picks), picks, worst);
+  if (!csv.empty()) {
+    std::ofstream out(csv);
+    out << "# " << info.name << ", driver " << bench.gpu().driver().version << "\n" << text;
+    if (!out.good()) return 1;
+  }
+  return 0;
+}
+
 // The sizes of the recorded counters: multiples of every tile, so that no lane is masked.
 constexpr Problem kRecorded{.m = 384, .n = 384, .k = 192};
 
@@ -125,7 +166,7 @@ int run(int argc, char** argv) {
   CLI::App app{"The ladder's recorded numbers"};
   app.require_subcommand(1);
   std::string folder, sizes = "1024,4096,8192", csv;
-  int count = 300, repeats = 5;
+  int count = 300, repeats = 5, only = -1;
   u64 seed = 1;
   i64 most = 1000;
   double arm = 0.03;
@@ -133,14 +174,17 @@ int run(int argc, char** argv) {
   CLI::App* compile = app.add_subcommand("compile", "every variant for sm_90a");
   compile->add_option("folder", folder)->required();
   CLI::App* check = app.add_subcommand("verify", "random products against fp64");
-  check->add_option("--count", count), check->add_option("--seed", seed), check->add_option("--max-size", most);
+  check->add_option("--count", count), check->add_option("--seed", seed), check->add_option("--max-size", most), check->add_option("--rung", only, "one rung alone (0: the side rung); default: all");
   CLI::App* time = app.add_subcommand("times", "times, as CSV");
   time->add_option("--sizes", sizes), time->add_flag("--all", all, "every variant, not only the one shown"), time->add_option("--repeats", repeats), time->add_option("--arm-seconds", arm), time->add_option("--csv", csv);
+  CLI::App* tiles = app.add_subcommand("sweep", "the model's pick beside the fastest tile of rungs 3 to 8");
+  tiles->add_option("--sizes", sizes), tiles->add_option("--repeats", repeats), tiles->add_option("--arm-seconds", arm), tiles->add_option("--csv", csv);
   CLI::App* launches = app.add_subcommand("launch", "every variant once");
   CLI11_PARSE(app, argc, argv);
   if (*launches) return launch_each();
   if (*compile) return compile_all(folder);
-  if (*check) return verify(count, seed, most);
+  if (*check) return verify(count, seed, most, only);
+  if (*tiles) return sweep(bench::parse_sizes(sizes), repeats, arm, csv);
   return times(bench::parse_sizes(sizes), all, repeats, arm, csv);
 }
 

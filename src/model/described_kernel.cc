@@ -64,6 +64,7 @@ double chain_of(const DescribedKernel& k) {
 
 struct Block {  // clocks of one block's step on each unit of its SM
   double math = 0, loads = 0, deposits = 0, issue = 0, l2_bytes = 0, instructions = 0, waits = 0;
+  double turns = 0;  // mma.sync: its fragments and its multiplies take turns, so both
 };
 
 // How long a load takes while the machine is busy: from L2 where both operands stay in it from one launch to the next, from
@@ -79,12 +80,14 @@ double memory_latency(const Machine& machine, const DescribedKernel& k, const Pr
 Block block_step(const Machine& machine, const DescribedKernel& k, const Problem& p, const std::vector<AccessCost>& costs) {
   Block b;
   const double threads = threads_of(k), warps = double(ceil_div(threads_of(k), kWarpLanes));
+  double fragments = 0;
   b.math = 2 * multiply_adds_of(k) * threads / multiply_rate(machine, k);
   b.instructions = multiplies(k) + k.other_instructions + k.barriers;
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const DescribedAccess& a = k.step[i];
     const bool deposit = a.space == Space::shared && a.direction == Direction::store;
     (deposit ? b.deposits : b.loads) += costs[i].clocks;
+    if (a.matrix && !deposit) fragments += costs[i].clocks;
     b.l2_bytes += costs[i].new_sectors * kSectorBytes;
     if (!(deposit && k.copy == Copy::async)) b.instructions += costs[i].instructions / warps;  // cp.async stores without one
   }
@@ -93,8 +96,15 @@ Block block_step(const Machine& machine, const DescribedKernel& k, const Problem
     b.deposits += bytes / machine.shared_bytes_per_clock, b.l2_bytes += bytes;
   }
   b.issue = b.instructions * warps / machine.schedulers;
+  // Fragments come by ldmatrix, wait for shared memory once a depth of the instruction, and are multiplied; all warps of a
+  // block do the same at the same time. Copies by cp.async stand before them in the load-store units' queue.
+  double busy = std::max({b.math, b.loads, b.issue, std::max(chain_of(k), b.instructions)});
+  if (fragments > 0) {
+    b.turns = b.math + fragments;
+    const double depths = double(k.tile_k) * size_of(k.input) / 32;
+    busy = std::max(b.issue, b.math + (k.copy == Copy::async ? b.loads : fragments) + depths * machine.shared_latency);
+  }
   // A block alone. Where nothing was counted, its slowest load comes from DRAM unloaded.
-  const double busy = std::max({b.math, b.loads, b.issue, std::max(chain_of(k), b.instructions)});
   const double memory = (k.register_clocks > 0 ? memory_latency(machine, k, p) : machine.dram_latency) + (k.copy == Copy::bulk ? machine.tma_latency : 0), barrier = machine.simt.step_clocks / 2;
   const bool through_shared = b.deposits > 0;
   b.waits = (k.stages <= 1 ? memory + busy : std::max(memory / (k.stages - 1), busy)) + (through_shared ? b.deposits + machine.shared_latency : 0) + k.barriers * barrier;
@@ -121,7 +131,7 @@ Times on_one_sm(const Machine& machine, const DescribedKernel& k, const Block& b
   // way of everything else. Several blocks of threads that load, store and multiply get in each other's way; multiplies are
   // among the instructions issued. Seen with kernels whose instructions are counted in their machine code; where they are only
   // told of, the longest is the bound.
-  t.step = blocks == 1 || k.copy == Copy::bulk || k.register_clocks <= 0 ? norm(t.math, t.shared, t.issue, t.l2, t.latency) : contended({std::max(t.math, t.issue), t.shared, t.l2, t.latency});
+  t.step = blocks == 1 || k.copy == Copy::bulk || k.register_clocks <= 0 ? norm(t.math, t.shared, t.issue, t.l2, t.latency) : contended({std::max({t.math, t.issue, blocks * b.turns}), t.shared, t.l2, t.latency});
   const double warps = double(ceil_div(threads_of(k), kWarpLanes)), values = double(k.tile_m) * k.tile_n / threads_of(k);
   t.epilogue = norm(blocks * values * kEpilogueInstructions * warps / machine.schedulers, blocks * epilogue_lsu, blocks * epilogue_bytes * busy_sms / machine.l2_bytes_per_clock) +
                machine.l2_latency;
@@ -246,7 +256,7 @@ DescribedForecast forecast(const Machine& machine, const DescribedKernel& k, con
   const double steps = double(f.steps), start = k.stages > 1 ? machine.dram_latency : 0;  // the first tiles have nothing to hide under
   const double full_clocks = double(full) * (steps * t.step + t.epilogue + start), last_clocks = rest ? steps * last.step + last.epilogue + start : 0;
   f.blocks_on_sm = most;
-  f.step_math = t.math, f.step_shared = t.shared, f.step_l2 = t.l2, f.step_issue = t.issue, f.step_latency = t.latency, f.step_clocks = t.step;
+  f.step_turns = most * b.turns, f.step_math = t.math, f.step_shared = t.shared, f.step_l2 = t.l2, f.step_issue = t.issue, f.step_latency = t.latency, f.step_clocks = t.step;
   f.epilogue_clocks = t.epilogue;
   f.core_clocks = full_clocks + last_clocks;
   f.fill_clocks = machine.simt.fill_clocks + machine.dram_latency;

@@ -98,6 +98,7 @@ struct DescribedForecast {
   double waves = 0;
   int blocks_on_sm = 0;    // in a full round
   // One step of all the blocks of one SM, in SM clocks, by resource, and together.
+  double step_turns = 0;  // mma.sync: fragments and multiplies, which take turns
   double step_math = 0, step_shared = 0, step_l2 = 0, step_issue = 0, step_latency = 0, step_clocks = 0;
   double epilogue_clocks = 0, fill_clocks = 0, core_clocks = 0;
   double multiply_adds = 0;   // a thread and step

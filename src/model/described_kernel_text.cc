@@ -236,6 +236,7 @@ class DescribedExplanation : private Page {
                              : k_.multiplier == Multiplier::fp32 ? fmt::format("({} x {})", cite("sm.fp32_rate"), cite("simt.efficiency"))
                                                                  : (k_.multiplier == Multiplier::half ? "(" + cite("sm.fp16_rate") + " / 2, as each uses half of a pair)" : cite("sm.fp16_rate"));
     line("  {}: {} x {} threads x {} x 2 FLOP / {} = {}.", name_of(k_.multiplier), f_.blocks_on_sm, threads_of(k_), number(f_.multiply_adds), rate, number(f_.step_math));
+    if (f_.step_turns > 0) line("  Fragments by ldmatrix and the multiplies they feed take turns, since all warps of a block load and then multiply: {} + {} = {}.", number(f_.step_turns - f_.step_math), number(f_.step_math), number(f_.step_turns));
     line("  Load-store units: every wavefront of shared memory, and every line of a global access, takes a clock; a warp's addresses pass {} lanes a clock: {}.", cite("sm.lsu_lanes"), number(f_.step_shared));
     line("  Issue: {} instructions a warp from {} schedulers: {}.", number(f_.instructions), cite("sm.schedulers"), number(f_.step_issue));
     line("  L2: the SM's port gives {} B/clk, all SMs share {} x {} B/clk: {}.", cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(f_.step_l2));
