@@ -7,15 +7,16 @@
 //   load      one thread fills a ring of stages, each a tile of weights and one of tokens, by TMA. Weights pass L2 as
 //             evict_first (read once: 10 % of the bandwidth hang on it), tokens as evict_last.
 //   multiply  the weights stand on wgmma's 64-row side, the tokens on its N side: the accumulators hold D transposed.
-//   reduce    each block owns a share of the tile's columns. Consumers send the other shares to their owners, straight
-//             out of registers; the owner adds the partial sums in the order of the ranks, finishes them and writes D.
-//             A plain tile of a block that is alone leaves through shared memory in D's type instead.
+//   exchange  where K is split: each block owns a share of the tile's columns. Consumers send the other shares to their
+//             owners, straight out of registers; the owner adds the partial sums, in registers, in the order of the ranks.
+//   finish    the sums go through shared memory and leave in rows of D: a plain tile in D's type, others as fp32, to
+//             which the epilogue's operands come there.
 //
 // Barriers (arrive counts in gemm_decode_facts.h).
 //   full[s]   1 arrival: the producer, expecting the stage's bytes. Waited for by every consumer thread.
 //   empty[s]  1 arrival a consumer warp, when its wgmma group on the stage has retired. Waited for by the producer.
 //   partials  1 arrival: this block's own, expecting what its peers will send. Waited for by every consumer thread.
-//   named barrier 1: the consumers, before a tile's sums overwrite those of the tile before, and when they are in place;
+//   named barrier 1: the consumers, before a tile's values overwrite those of the tile before, and when they are in place;
 //             and once when the slots that no box fills are cleared.
 //   cluster   once: peers' `partials` barriers are initialised. No block leaves before its peers' sums have landed.
 // Dependent launch: weights are read before the grid wait only where the caller promised that they are ready. A ring of
@@ -37,12 +38,13 @@ template <Operation O, Configuration C> struct GemmDecode {
   static constexpr int kAccumulators = C.tile_m / 2;  // a thread and band
   static constexpr int kSlabs = decode::slabs(O, C);
   static constexpr u32 kConsumers = decode::consumer_threads(C);
-  static constexpr int kHalf = decode::half_columns(O, C), kShareOfHalf = decode::share_of_half(O, C), kPitch = decode::share_pitch(O, C);
+  static constexpr int kShareOfHalf = decode::share_of_half(O, C), kPitch = decode::share_pitch(O, C);
+  static constexpr bool kPacks = decode::packs(O);
   using Cursor = RingCursor<C.stages>;
 
   const GemmDecodeArguments& args;
   SmemAddress shared;
-  u32 rank = 0;     // of this block in its cluster
+  u32 slice = 0;    // of K, this block's: its rank in its cluster
   i32 begin, end;   // its steps along K, the same in every tile
 
   struct Tile {
@@ -52,8 +54,8 @@ template <Operation O, Configuration C> struct GemmDecode {
   };
 
   FORETILE_DEVICE explicit GemmDecode(const GemmDecodeArguments& arguments) : args(arguments), shared(shared_base()) {
-    if constexpr (C.split_k > 1) rank = cluster_rank();
-    begin = decode::first_step(args.k, i32(rank), C), end = decode::first_step(args.k, i32(rank) + 1, C);
+    if constexpr (C.split_k > 1) slice = cluster_rank();
+    begin = decode::first_step(args.k, i32(slice), C), end = decode::first_step(args.k, i32(slice) + 1, C);
   }
 
   // Persistent where a block is alone. A cluster has one tile: its partial sums are exchanged once.
@@ -83,7 +85,7 @@ template <Operation O, Configuration C> struct GemmDecode {
       }
       if constexpr (C.split_k > 1) mbarrier_init(partials(), decode::partials_arrivals());
       fence_mbarrier_init();
-      if constexpr (C.split_k > 1) mbarrier_arrive_expect(partials(), u32((C.split_k - 1) * tile(work().next).tokens * decode::share_columns(O, C) * 4));
+      if constexpr (C.split_k > 1) mbarrier_arrive_expect(partials(), u32(decode::exchange_bytes(O, C)));
     }
     if (warp == kConsumers / 32 && lane_index() == 0) {
       prefetch_tensor_map(args.b);
@@ -142,15 +144,13 @@ template <Operation O, Configuration C> struct GemmDecode {
 
   FORETILE_DEVICE u32 expected_bytes() const { return u32(decode::expected_bytes(O, C, args.tile_columns)); }
   FORETILE_DEVICE void load_weights(const Step& at, L2Policy policy) {
-    constexpr int kHalves = decode::tile_halves(O);
-    const i32 rows = args.tile_columns / kHalves;
+    const i32 box = decode::weight_box_rows(O, args.tile_columns), first = at.tile.n * (args.tile_columns / decode::tile_halves(O));
     FORETILE_UNROLL
     for (int slab = 0; slab < kSlabs; ++slab) {
-      FORETILE_UNROLL
-      for (int half = 0; half < kHalves; ++half) {
-        const SmemAddress destination = weights_stage(at.ring.stage) + u32(slab * decode::weight_slab_bytes(C) + half * kHalf * decode::kTileRowBytes);
-        const i32 row = at.tile.n * rows + half * (args.n / 2);
-        tma_load(destination, args.b, {at.k_step * C.tile_k + slab * decode::slab_elements(O), row, args.b_batched ? at.tile.batch : 0}, full(at.ring.stage), policy);
+      for (i32 row = 0; row < args.tile_columns; row += box) {
+        const decode::Run run = decode::run_at(O, row);
+        const SmemAddress destination = weights_stage(at.ring.stage) + u32(slab * decode::weight_slab_bytes(C) + row * decode::kTileRowBytes);
+        tma_load(destination, args.b, {at.k_step * C.tile_k + slab * decode::slab_elements(O), first + run.place + run.half * (args.n / 2), args.b_batched ? at.tile.batch : 0}, full(at.ring.stage), policy);
       }
     }
   }
@@ -171,23 +171,19 @@ template <Operation O, Configuration C> struct GemmDecode {
       const Tile t = tile(tiles.next);
       float acc[kBands][kAccumulators];
       multiply(acc, ring, warpgroup);
-      if constexpr (C.split_k > 1) {
-        cluster_wait();
-      } else if (!first) {
-        named_barrier_sync(decode::kConsumersBarrier, kConsumers);  // the sums of the tile before have been read
-      }
-      if constexpr (decode::packs(O, C)) {
+      if constexpr (C.split_k > 1) exchange(acc, warpgroup);
+      if (!first) named_barrier_sync(decode::kConsumersBarrier, kConsumers);  // the values of the tile before have been read
+      if constexpr (kPacks) {
         pack(acc, t, warpgroup);
       } else {
-        send(acc, t, warpgroup);
+        stage(acc, warpgroup);
       }
       named_barrier_sync(decode::kConsumersBarrier, kConsumers);
-      if constexpr (C.split_k > 1) mbarrier_wait(partials(), 0);
       if (first) grid_dependency_wait();
-      if constexpr (decode::packs(O, C)) {
+      if constexpr (kPacks) {
         store_packed(t);
       } else {
-        reduce(t);
+        finish(t);
       }
       first = false;
     }
@@ -197,11 +193,9 @@ template <Operation O, Configuration C> struct GemmDecode {
   // The slots that no box fills are cleared once, while the first loads are under way, so that wgmma reads nothing that was
   // never written.
   FORETILE_DEVICE void clear_unloaded_rows() {
-    constexpr u32 kRegions = C.stages * kSlabs * decode::tile_halves(O);  // of kHalf rows, one behind the other
-    const u32 first = u32(args.tile_columns) / decode::tile_halves(O) * decode::kTileRowBytes;
-    for (u32 region = 0; region < kRegions; ++region) {
-      for (u32 byte = first + thread_index() * 16; byte < kHalf * decode::kTileRowBytes; byte += kConsumers * 16)
-        store_shared(shared + u32(decode::weights_offset(C)) + region * (kHalf * decode::kTileRowBytes) + byte, u32x4{0, 0, 0, 0});
+    for (u32 slab = 0; slab < C.stages * kSlabs; ++slab) {
+      for (u32 byte = u32(args.tile_columns) * decode::kTileRowBytes + thread_index() * 16; byte < u32(decode::weight_slab_bytes(C)); byte += kConsumers * 16)
+        store_shared(shared + u32(decode::weights_offset(C) + int(slab) * decode::weight_slab_bytes(C)) + byte, u32x4{0, 0, 0, 0});
     }
     fence_proxy_async();
     named_barrier_sync(decode::kConsumersBarrier, kConsumers);
@@ -211,105 +205,170 @@ template <Operation O, Configuration C> struct GemmDecode {
   FORETILE_DEVICE void multiply(float (&acc)[kBands][kAccumulators], Cursor& ring, u32 warpgroup) {
     u32 previous = 0;
     for (i32 step = begin; step < end; ++step) {
-      if (step > begin) previous = ring.stage, ring.advance();
       mbarrier_wait(full(ring.stage), ring.parity);
       const u32 weights = weights_stage(ring.stage).value + warpgroup * (kBands * decode::kMmaRows * decode::kTileRowBytes);
       const u32 tokens = tokens_stage(ring.stage).value;
       wgmma_fence();
       FORETILE_UNROLL
-      for (int slice = 0; slice < 4 * kSlabs; ++slice) {  // 32 of a slab's 128 bytes along K an instruction
-        const u64 b = k_major_descriptor(tokens + slice / 4 * decode::token_slab_bytes(C) + slice % 4 * 32);
+      for (int part = 0; part < 4 * kSlabs; ++part) {  // 32 of a slab's 128 bytes along K an instruction
+        const u64 b = k_major_descriptor(tokens + part / 4 * decode::token_slab_bytes(C) + part % 4 * 32);
         FORETILE_UNROLL
         for (int band = 0; band < kBands; ++band) {
-          const u32 a = weights + slice / 4 * decode::weight_slab_bytes(C) + slice % 4 * 32 + band * (decode::kMmaRows * decode::kTileRowBytes);
-          wgmma<O.a, C.tile_m>(acc[band], k_major_descriptor(a), b, step > begin || slice > 0);
+          const u32 a = weights + part / 4 * decode::weight_slab_bytes(C) + part % 4 * 32 + band * (decode::kMmaRows * decode::kTileRowBytes);
+          wgmma<O.a, C.tile_m>(acc[band], k_major_descriptor(a), b, step > begin || part > 0);
         }
       }
       wgmma_commit();
-      if (step > begin) {
+      if constexpr (decode::frees_at_once(C)) {
+        wgmma_wait<0>();
+        release(ring.stage);
+      } else if (step > begin) {
         wgmma_wait<1>();
         release(previous);
       }
+      previous = ring.stage;
+      ring.advance();
     }
     wgmma_wait<0>();
-    release(ring.stage);
-    ring.advance();
+    if constexpr (!decode::frees_at_once(C)) release(previous);
   }
 
   FORETILE_DEVICE void release(u32 stage) {
     if (lane_index() == 0) mbarrier_arrive(empty(stage));
   }
 
-  // ---- reduce ---------------------------------------------------------------------------------------------
-  FORETILE_DEVICE void send(const float (&acc)[kBands][kAccumulators], const Tile& t, u32 warpgroup) {
-    const u32 mine = u32(decode::partial_offset(C)) + rank * u32(decode::share_bytes(O, C));  // where an owner keeps what this block sent
+  // ---- exchange -------------------------------------------------------------------------------------------
+  // The eight columns that a warp holds in the lower or upper rows of a band.
+  struct Owned {
+    u32 owner;  // the slice whose block finishes them
+    u32 place;  // of the first, among the columns of that share
+  };
+  static FORETILE_DEVICE Owned run_of(u32 warpgroup, int band, int upper) {
+    const u32 row = (warpgroup * kBands + u32(band)) * decode::kMmaRows + u32(wgmma_accumulator(int(thread_index() % decode::kWarpgroup / 32 * 32), 2 * upper).row);
+    const decode::Run run = decode::run_at(O, int(row));
+    return {u32(run.place / kShareOfHalf), u32(run.half * kShareOfHalf + run.place % kShareOfHalf)};
+  }
+  // A lane's i-th value of a run, among its accumulators of a band.
+  static constexpr FORETILE_DEVICE int in_band(int upper, int i) { return i / 2 * 4 + upper * 2 + i % 2; }
+  static constexpr int kRunFloats = decode::run_floats(C), kPieceFloats = decode::piece_floats(C);
+
+  // What `from` sends of a run to its owner, for this lane.
+  static FORETILE_DEVICE u32 sent_offset(u32 from, const Owned& run, int piece) {
+    const u32 peer = from - u32(from > run.owner), slot = peer * decode::runs_of_share(O, C) + run.place / decode::kRunColumns;
+    return u32(decode::exchange_offset(C)) + slot * decode::run_bytes(C) + (u32(piece) * 32 + lane_index()) * (kPieceFloats * 4);
+  }
+
+  // Leaves in the accumulators of this block's share the sums over all slices of K.
+  FORETILE_DEVICE void exchange(float (&acc)[kBands][kAccumulators], u32 warpgroup) {
+    cluster_wait();
     FORETILE_UNROLL
     for (int band = 0; band < kBands; ++band) {
       FORETILE_UNROLL
-      for (int upper = 0; upper < 2; ++upper) {  // a thread's accumulators lie in two columns of D, eight apart
-        const u32 column = (warpgroup * kBands + u32(band)) * decode::kMmaRows + u32(wgmma_accumulator(int(thread_index() % decode::kWarpgroup), 2 * upper).row);
-        const u32 half = column / kHalf, owner = column % kHalf / kShareOfHalf, place = half * kShareOfHalf + column % kShareOfHalf;
-        const u32 destination = mine + place * 4;
-        if (C.split_k == 1 || owner == rank) {
-          FORETILE_UNROLL
-          for (int i = 0; i < kAccumulators / 2; ++i) {
-            const u32 token = token_of(i);
-            store_shared(shared + destination + token * (kPitch * 4), acc[band][i / 2 * 4 + upper * 2 + i % 2]);
-          }
-        } else {
-          const ClusterAddress peer = cluster_address(shared + destination, owner), counted = cluster_address(partials().address, owner);
-          FORETILE_UNROLL
-          for (int i = 0; i < kAccumulators / 2; ++i) {
-            const u32 token = token_of(i);
-            if (i32(token) < t.tokens) store_cluster_async(peer + token * (kPitch * 4), acc[band][i / 2 * 4 + upper * 2 + i % 2], counted);
+      for (int upper = 0; upper < 2; ++upper) {
+        const Owned run = run_of(warpgroup, band, upper);
+        if (run.owner == slice) continue;
+        const ClusterAddress counted = cluster_address(partials().address, run.owner);
+        FORETILE_UNROLL
+        for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) {
+          const ClusterAddress peer = cluster_address(shared + sent_offset(slice, run, piece), run.owner);
+          const auto value = [&](int i) { return acc[band][in_band(upper, piece * kPieceFloats + i)]; };
+          if constexpr (kPieceFloats == 4) {
+            store_cluster_async(peer, f32x4{value(0), value(1), value(2), value(3)}, counted);
+          } else {
+            store_cluster_async(peer, f32x2{value(0), value(1)}, counted);
           }
         }
       }
     }
+    mbarrier_wait(partials(), 0);
+    FORETILE_UNROLL
+    for (int band = 0; band < kBands; ++band) {
+      FORETILE_UNROLL
+      for (int upper = 0; upper < 2; ++upper) {
+        const Owned run = run_of(warpgroup, band, upper);
+        if (run.owner != slice) continue;
+        FORETILE_UNROLL
+        for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) add_slices(acc[band], upper, run, piece);
+      }
+    }
   }
-  // Of the i-th accumulator of a thread in one column of D.
-  static FORETILE_DEVICE u32 token_of(int i) { return u32(wgmma_accumulator(int(thread_index() % decode::kWarpgroup), i / 2 * 4 + i % 2).column); }
 
-  // ---- a plain tile, whole: straight to the type of D -------------------------------------------------------
+  FORETILE_DEVICE void add_slices(float (&acc)[kAccumulators], int upper, const Owned& run, int piece) const {
+    float total[kPieceFloats] = {};
+    FORETILE_UNROLL
+    for (u32 from = 0; from < C.split_k; ++from) {
+      float part[kPieceFloats];
+      if (from == slice) {
+        FORETILE_UNROLL
+        for (int i = 0; i < kPieceFloats; ++i) part[i] = acc[in_band(upper, piece * kPieceFloats + i)];
+      } else if constexpr (kPieceFloats == 4) {
+        const f32x4 sent = load_shared<f32x4>(shared + sent_offset(from, run, piece));
+        part[0] = sent.x, part[1] = sent.y, part[2] = sent.z, part[3] = sent.w;
+      } else {
+        const f32x2 sent = load_shared<f32x2>(shared + sent_offset(from, run, piece));
+        part[0] = sent.x, part[1] = sent.y;
+      }
+      FORETILE_UNROLL
+      for (int i = 0; i < kPieceFloats; ++i) {
+        if (from == 0) total[i] = part[i];
+        else total[i] += part[i];
+      }
+    }
+    FORETILE_UNROLL
+    for (int i = 0; i < kPieceFloats; ++i) acc[in_band(upper, piece * kPieceFloats + i)] = total[i];
+  }
+
+  // ---- outputs that a thread's accumulators are enough for: straight to the type of D ---------------------------
+  // `column` counts from packed_first_column of this block's share.
   FORETILE_DEVICE SmemAddress packed(u32 token, u32 column) const {
-    return shared + u32(decode::partial_offset(C)) + token * decode::packed_pitch(C) + column * 2;
+    return shared + u32(decode::staged_offset(O, C)) + token * decode::packed_pitch(O, C) + column * 2;
   }
+  FORETILE_DEVICE u32 packed_first_column() const { return u32(decode::packed_first_column(O, C, int(slice))); }
 
+  // A warp's outputs of a band are matrices of eight tokens by eight columns: of a plain tile the lower and the upper
+  // columns by turns, of a gated one one a group of tokens.
   FORETILE_DEVICE void pack(const float (&acc)[kBands][kAccumulators], const Tile& t, u32 warpgroup) {
-    constexpr int kGroups = C.tile_m / 8;  // of tokens: a fragment holds one of columns 0-7 and one of columns 8-15
-    const float alpha = Epilogue<O>(args.epilogue, t.at.batch).alpha;
-    const u32 lane = lane_index(), token = lane % 8 + lane / 16 * 8, column = thread_index() % decode::kWarpgroup / 32 * 16 + lane / 8 % 2 * 8;
+    constexpr int kAcross = decode::warp_outputs(O) / 8, kMatrices = C.tile_m / 8 * kAcross;
+    const Epilogue<O> epilogue(args.epilogue, t.at.batch);
+    const u32 matrix = lane_index() / 8, token = matrix / kAcross * 8 + lane_index() % 8;
     FORETILE_UNROLL
     for (int band = 0; band < kBands; ++band) {
-      const u32 first = (warpgroup * kBands + u32(band)) * decode::kMmaRows + column;
+      // Where only one half of a warp's columns is this block's share the other lands beside it and is never read.
+      if (C.split_k > 1 && run_of(warpgroup, band, 0).owner != slice && run_of(warpgroup, band, 1).owner != slice) continue;
+      const u32 warp = (warpgroup * kBands + u32(band)) * 4 + thread_index() % decode::kWarpgroup / 32;
+      const u32 column = warp * decode::warp_outputs(O) - packed_first_column() + matrix % kAcross * 8;
+      const auto fragment = [&](int i) { return pair(epilogue, acc[band], (i < kMatrices ? i : kMatrices - 1) * (4 / kAcross)); };
       FORETILE_UNROLL
-      for (int g = 0; g < kGroups; g += 2) {
-        const int i = 4 * g;
-        if (g + 1 < kGroups) {
-          store_matrix_x4_transposed(packed(u32(g) * 8 + token, first), {pair(acc[band], i, alpha), pair(acc[band], i + 2, alpha), pair(acc[band], i + 4, alpha), pair(acc[band], i + 6, alpha)});
-        } else {
-          store_matrix_x2_transposed(packed(u32(g) * 8 + token % 8, first), {pair(acc[band], i, alpha), pair(acc[band], i + 2, alpha)});
-        }
-      }
+      for (int i = 0; i + 4 <= kMatrices; i += 4)
+        store_matrix_x4_transposed(packed(u32(i) / kAcross * 8 + token, column), {fragment(i), fragment(i + 1), fragment(i + 2), fragment(i + 3)});
+      FORETILE_UNROLL
+      for (int i = kMatrices / 4 * 4; i < kMatrices; i += 2)
+        store_matrix_x2_transposed(packed(u32(i) / kAcross * 8 + token % (16 / kAcross), column), {fragment(i), fragment(i + 1)});
     }
   }
-  static FORETILE_DEVICE u32 pair(const float (&acc)[kAccumulators], int i, float alpha) {
-    return pack_pair<Storage<O.d>>(scale(alpha, acc[i]), scale(alpha, acc[i + 1]));
+  // Two neighbouring tokens of a column.
+  static FORETILE_DEVICE u32 pair(const Epilogue<O>& epilogue, const float (&acc)[kAccumulators], int i) {
+    if constexpr (O.gating == Gating::halves) {  // needs no place: it has no operands
+      return pack_pair<Storage<O.d>>(epilogue.gated(acc[i], acc[i + 2], 0, 0, 0), epilogue.gated(acc[i + 1], acc[i + 3], 0, 0, 0));
+    } else {
+      return pack_pair<Storage<O.d>>(epilogue(acc[i], 0, 0), epilogue(acc[i + 1], 0, 0));
+    }
   }
 
   // A thread writes eight neighbours of D in every kTokensAtOnce-th row of the tile.
   FORETILE_DEVICE void store_packed(const Tile& t) {
     using D = Storage<O.d>;
-    constexpr u32 kPieces = C.tile_n / 8;
+    constexpr u32 kShare = u32(decode::share_outputs(O, C)), kPieces = kShare / 8;
     constexpr i32 kTokensAtOnce = kConsumers / kPieces, kRounds = (C.tile_m + kTokensAtOnce - 1) / kTokensAtOnce;
     constexpr i32 kBatch = kRounds < 4 ? kRounds : 4;
-    const u32 place = thread_index() % kPieces * 8;
-    const i32 column = t.at.n * args.tile_columns + i32(place);
-    if (i32(place) >= args.tile_columns || column >= args.n) return;
+    const u32 in_tile = slice * kShare + thread_index() % kPieces * 8, place = in_tile - packed_first_column();
+    const i32 outputs = i32(output_columns(O, args.n)), outputs_of_tile = i32(output_columns(O, args.tile_columns));
+    const i32 column = t.at.n * outputs_of_tile + i32(in_tile);
+    if (i32(in_tile) >= outputs_of_tile || column >= outputs) return;
     const MatrixArgument& d = args.epilogue.d;
     D* const to = static_cast<D*>(d.data) + Epilogue<O>::offset(d, t.at.batch, t.first_row, column);
     for (i32 first = i32(thread_index() / kPieces); first < t.tokens; first += kBatch * kTokensAtOnce) {
-      if (O.output == Alignment::tma && column + 8 <= args.n) {
+      if (O.output == Alignment::tma && column + 8 <= outputs) {
         u32x4 piece[kBatch];
         FORETILE_UNROLL
         for (i32 i = 0; i < kBatch; ++i)
@@ -319,23 +378,41 @@ template <Operation O, Configuration C> struct GemmDecode {
           if (first + i * kTokensAtOnce < t.tokens) store_global(reinterpret_cast<u32x4*>(to + (first + i * kTokensAtOnce) * d.ld), piece[i]);
       } else {
         for (i32 token = first; token < t.tokens && token < first + kBatch * kTokensAtOnce; token += kTokensAtOnce)
-          for (i32 j = 0; j < 8 && column + j < args.n; ++j) store_global(to + token * d.ld + j, load_shared<D>(packed(u32(token), place + u32(j))));
+          for (i32 j = 0; j < 8 && column + j < outputs; ++j) store_global(to + token * d.ld + j, load_shared<D>(packed(u32(token), place + u32(j))));
       }
     }
   }
 
-  // ---- partial sums, and epilogues with operands ---------------------------------------------------------------
+  // ---- epilogues with operands, and D in fp32 -------------------------------------------------------------------
+  FORETILE_DEVICE SmemAddress staged(u32 token, u32 place) const { return shared + u32(decode::staged_offset(O, C)) + (token * kPitch + place) * 4; }
+
+  FORETILE_DEVICE void stage(const float (&acc)[kBands][kAccumulators], u32 warpgroup) {
+    FORETILE_UNROLL
+    for (int band = 0; band < kBands; ++band) {
+      FORETILE_UNROLL
+      for (int upper = 0; upper < 2; ++upper) {
+        const Owned run = run_of(warpgroup, band, upper);
+        if (C.split_k > 1 && run.owner != slice) continue;
+        FORETILE_UNROLL
+        for (int i = 0; i < kRunFloats; ++i) {
+          const Element at = wgmma_accumulator(int(thread_index() % decode::kWarpgroup), in_band(upper, i));
+          store_shared(staged(u32(at.column), run.place + lane_index() / 4), acc[band][in_band(upper, i)]);
+        }
+      }
+    }
+  }
+
   // A thread finishes four neighbouring columns of D in every kTokensAtOnce-th row of the tile, several rows at a time so
   // that their loads are under way together.
-  FORETILE_DEVICE void reduce(const Tile& t) {
+  FORETILE_DEVICE void finish(const Tile& t) {
     constexpr bool kGated = O.gating != Gating::none;
-    constexpr u32 kOutputs = u32(decode::share_columns(O, C)) / (kGated ? 2 : 1), kRuns = kOutputs / 4;  // of D, in this share
+    constexpr u32 kOutputs = u32(decode::share_outputs(O, C)), kRuns = kOutputs / 4;  // of D, in this share
     constexpr i32 kTokensAtOnce = kConsumers / kRuns, kRounds = (C.tile_m + kTokensAtOnce - 1) / kTokensAtOnce;
     constexpr i32 kBatch = kRounds < 4 ? kRounds : 4;
     static_assert(kConsumers % kRuns == 0);
     const u32 run = thread_index() % kRuns;
-    const i32 outputs = i32(output_columns(O, args.n)), outputs_of_tile = args.tile_columns / (kGated ? 2 : 1);
-    const i32 place = i32(rank * kOutputs + run * 4), column = t.at.n * outputs_of_tile + place;
+    const i32 outputs = i32(output_columns(O, args.n)), outputs_of_tile = i32(output_columns(O, args.tile_columns));
+    const i32 place = i32(slice * kOutputs + run * 4), column = t.at.n * outputs_of_tile + place;
     if (place >= outputs_of_tile || column >= outputs) return;
     const i32 count = outputs - column < 4 ? outputs - column : 4;
     const Epilogue<O> epilogue(args.epilogue, t.at.batch);
@@ -364,31 +441,23 @@ template <Operation O, Configuration C> struct GemmDecode {
     }
   }
 
-  // The sums of four neighbours of D: of their gates and up columns, where the product is gated.
+  // Four neighbours of D: their gates and up columns, where the product is gated.
   FORETILE_DEVICE void gather(u32 token, u32 run, float (&x)[4], float (&up)[4]) const {
     if constexpr (O.gating == Gating::interleaved) {
       float low[4], high[4];
-      sum(token, run * 8, low);
-      sum(token, run * 8 + 4, high);
+      load_staged(token, run * 8, low);
+      load_staged(token, run * 8 + 4, high);
       x[0] = low[0], x[1] = low[2], x[2] = high[0], x[3] = high[2];
       up[0] = low[1], up[1] = low[3], up[2] = high[1], up[3] = high[3];
     } else {
-      sum(token, run * 4, x);
-      if constexpr (O.gating == Gating::halves) sum(token, kShareOfHalf + run * 4, up);
+      load_staged(token, run * 4, x);
+      if constexpr (O.gating == Gating::halves) load_staged(token, kShareOfHalf + run * 4, up);
     }
   }
 
-  // Four neighbours of this block's share, over all slices of K in the order of the ranks.
-  FORETILE_DEVICE void sum(u32 token, u32 place, float (&total)[4]) const {
-    FORETILE_UNROLL
-    for (int from = 0; from < C.split_k; ++from) {
-      const f32x4 x = load_shared<f32x4>(shared + u32(decode::partial_offset(C) + from * decode::share_bytes(O, C)) + (token * kPitch + place) * 4);
-      if (from == 0) {
-        total[0] = x.x, total[1] = x.y, total[2] = x.z, total[3] = x.w;
-      } else {
-        total[0] += x.x, total[1] += x.y, total[2] += x.z, total[3] += x.w;
-      }
-    }
+  FORETILE_DEVICE void load_staged(u32 token, u32 place, float (&x)[4]) const {
+    const f32x4 four = load_shared<f32x4>(staged(token, place));
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
   }
 };
 

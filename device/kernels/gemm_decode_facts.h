@@ -21,7 +21,7 @@ constexpr int consumer_threads(const Configuration& c) { return consumer_warpgro
 constexpr int threads(const Configuration& c) { return consumer_threads(c) + 32; }  // and the producer warp
 constexpr int accumulators_per_thread(const Configuration& c) { return bands_per_warpgroup(c) * c.tile_m / 2; }
 
-// ---- shared memory: [ring of weights][ring of tokens][partial sums][barriers] -----------------------------
+// ---- shared memory: [ring of weights][ring of tokens][partial sums][staged D][barriers] -----------------------------
 constexpr int weight_slab_bytes(const Configuration& c) { return c.tile_n * kTileRowBytes; }
 constexpr int token_slab_bytes(const Configuration& c) { return c.tile_m * kTileRowBytes; }
 constexpr int weight_stage_bytes(const Configuration& c) { return c.tile_n * c.tile_k * 2; }  // of 16-bit elements
@@ -31,28 +31,58 @@ constexpr int weights_offset(const Configuration&) { return 0; }
 constexpr int tokens_offset(const Configuration& c) { return c.stages * weight_stage_bytes(c); }
 constexpr int ring_bytes(const Configuration& c) { return c.stages * stage_bytes(c); }
 
-// K is split over the blocks of a cluster. Each sums, in the order of their ranks, its share of the tile's columns: of
-// each half, where gate and up columns lie in halves of the tile, so that the two of a pair meet.
+// Where gate and up columns lie in halves of B's rows, runs of eight alternate in the tile, a run of gates and the run of
+// their up columns: so the two of a pair meet in the registers of one thread (wgmma's rows r and r + 8).
+constexpr int kRunColumns = 8;
 constexpr int tile_halves(const Operation& o) { return o.gating == Gating::halves ? 2 : 1; }
 constexpr int half_columns(const Operation& o, const Configuration& c) { return c.tile_n / tile_halves(o); }
+struct Run {
+  int half;   // 0, or 1: up columns
+  int place;  // of its first column in its half of the tile
+};
+constexpr Run run_at(const Operation& o, int row) {  // of the tile of weights
+  const int run = row / kRunColumns;
+  return {run % tile_halves(o), run / tile_halves(o) * kRunColumns};
+}
+
+// K is split over the blocks of a cluster. Each sums, in the order of their ranks, its share of the tile's columns: of
+// each half, where there are halves.
 constexpr int share_of_half(const Operation& o, const Configuration& c) { return half_columns(o, c) / c.split_k; }
 constexpr int share_columns(const Operation& o, const Configuration& c) { return share_of_half(o, c) * tile_halves(o); }
+constexpr int share_outputs(const Operation& o, const Configuration& c) { return share_columns(o, c) / (o.gating == Gating::none ? 1 : 2); }
 
-// A share stands as one row of floats a token. Eight neighbouring columns of four pairs of tokens are written at once
-// (a wgmma fragment): a pitch of 4 modulo 16 puts them into 32 different banks, and keeps rows of four floats aligned.
+// Partial sums travel as they stand in registers: eight columns of a warp's accumulators, tile_m values each, are a run,
+// sent in pieces of so many floats a lane that lie side by side.
+constexpr int runs_of_share(const Operation& o, const Configuration& c) { return share_columns(o, c) / kRunColumns; }
+constexpr int run_floats(const Configuration& c) { return c.tile_m * kRunColumns / 32; }  // a lane
+constexpr int piece_floats(const Configuration& c) { return run_floats(c) % 4 ? 2 : 4; }
+constexpr int run_bytes(const Configuration& c) { return c.tile_m * kRunColumns * 4; }
+constexpr int share_bytes(const Operation& o, const Configuration& c) { return runs_of_share(o, c) * run_bytes(c); }  // from one peer
+constexpr int exchange_bytes(const Operation& o, const Configuration& c) { return (c.split_k - 1) * share_bytes(o, c); }
+
+// The finished share goes through shared memory, so that rows of D are written in long pieces: in the type of D where a
+// thread's accumulators are all that its outputs take, else as floats; one row a token.
+constexpr bool packs(const Operation& o) {
+  return size_of(o.d) == 2 && !o.has_c && !o.has_bias && !o.has_residual && (is_plain(o) || o.gating == Gating::halves);
+}
+// A warp writes the outputs of 16 of the tile's columns; its share may begin in the middle of them.
+constexpr int warp_outputs(const Operation& o) { return 16 / tile_halves(o); }
+constexpr int packed_first_column(const Operation& o, const Configuration& c, int slice) { return slice * share_outputs(o, c) / warp_outputs(o) * warp_outputs(o); }
+// 16 bytes more than the columns take: eight tokens' pieces of 16 bytes lie in different banks.
+constexpr int packed_pitch(const Operation& o, const Configuration& c) { return int(ceil_div(share_outputs(o, c), warp_outputs(o))) * warp_outputs(o) * 2 + 16; }
+constexpr int packed_rows(const Configuration& c) { return int(ceil_div(c.tile_m, 16)) * 16; }  // matrices are stored in twos
+// Eight neighbouring columns of four pairs of tokens are written at once (a wgmma fragment): a pitch of 4 modulo 16 puts
+// them into 32 different banks, and keeps rows of four floats aligned.
 constexpr int share_pitch(const Operation& o, const Configuration& c) {
   const int columns = share_columns(o, c);
   return columns % 16 == 8 ? columns + 4 : columns + 4 + (16 - columns % 16) % 16;
 }
-constexpr int share_bytes(const Operation& o, const Configuration& c) { return c.tile_m * share_pitch(o, c) * 4; }  // from one block
-// A tile that nothing but scaling and rounding stands before goes through shared memory in the type of D, one row a token.
-// 16 bytes more than the columns take: eight tokens' pieces of 16 bytes lie in different banks.
-constexpr bool packs(const Operation& o, const Configuration& c) { return c.split_k == 1 && is_plain(o) && size_of(o.d) == 2; }
-constexpr int packed_pitch(const Configuration& c) { return c.tile_n * 2 + 16; }
-constexpr int partial_bytes(const Operation& o, const Configuration& c) { return packs(o, c) ? c.tile_m * packed_pitch(c) : c.split_k * share_bytes(o, c); }
+constexpr int staged_bytes(const Operation& o, const Configuration& c) { return packs(o) ? packed_rows(c) * packed_pitch(o, c) : c.tile_m * share_pitch(o, c) * 4; }
+
 // Apart from the ring, which the producer goes on filling.
-constexpr int partial_offset(const Configuration& c) { return ring_bytes(c); }
-constexpr int barrier_offset(const Operation& o, const Configuration& c) { return ring_bytes(c) + partial_bytes(o, c); }
+constexpr int exchange_offset(const Configuration& c) { return ring_bytes(c); }
+constexpr int staged_offset(const Operation& o, const Configuration& c) { return exchange_offset(c) + exchange_bytes(o, c); }
+constexpr int barrier_offset(const Operation& o, const Configuration& c) { return staged_offset(o, c) + staged_bytes(o, c); }
 constexpr int full_barrier(int stage) { return 8 * stage; }  // within the barriers
 constexpr int empty_barrier(const Configuration& c, int stage) { return 8 * (c.stages + stage); }
 constexpr int partials_barrier(const Configuration& c) { return 8 * (2 * c.stages); }
@@ -64,6 +94,10 @@ constexpr int full_arrivals() { return 1; }  // the producer's arrive-and-expect
 constexpr int empty_arrivals(const Configuration& c) { return consumer_threads(c) / 32; }  // one a consumer warp
 constexpr int partials_arrivals() { return 1; }  // this block's own arrive-and-expect; the bytes come from its peers
 constexpr int kConsumersBarrier = 1;             // named barrier of the consumers; 0 is the block's own
+
+// A stage that is freed when it has been multiplied, rather than when the next one is under way: the stream then has one
+// stage more, and the multiplies, few enough not to matter, do not overlap.
+constexpr bool frees_at_once(const Configuration& c) { return c.tile_m <= 16 || (c.tile_m <= 32 && c.stages <= 6); }
 
 // ---- balance ------------------------------------------------------------------------------------------------
 // Two blocks share an SM, of one kernel or of two that follow each other by dependent launch, where half its shared
@@ -106,15 +140,15 @@ constexpr int expected_bytes(const Operation& o, const Configuration& c, int col
 }
 
 // ---- tensor-map boxes: rows ---------------------------------------------------------------------------------
-constexpr int weight_box_rows(const Operation& o, int columns) { return columns / tile_halves(o); }
+constexpr int weight_box_rows(const Operation& o, int columns) { return tile_halves(o) > 1 ? kRunColumns : columns; }
 constexpr int token_box_rows(const Configuration& c) { return c.tile_m; }
 
-// Steps along K of the block with this rank: [first_step(rank), first_step(rank + 1)). Slices are cut at multiples of 128
+// Steps along K of this slice: [first_step(slice), first_step(slice + 1)). Slices are cut at multiples of 128
 // elements, whatever the tile, and depend on K alone, never on M.
 constexpr int kSliceUnit = 128;
-constexpr i32 first_step(i32 k, i32 rank, const Configuration& c) {
+constexpr i32 first_step(i32 k, i32 slice, const Configuration& c) {
   const i32 units = (k + kSliceUnit - 1) / kSliceUnit, steps = (k + c.tile_k - 1) / c.tile_k;
-  const i32 first = i32(i64(units) * rank / c.split_k) * (kSliceUnit / c.tile_k);
+  const i32 first = i32(i64(units) * slice / c.split_k) * (kSliceUnit / c.tile_k);
   return first < steps ? first : steps;
 }
 
