@@ -171,12 +171,17 @@ template <Operation O, Configuration C> struct GemmDecode {
       const Tile t = tile(tiles.next);
       float acc[kBands][kAccumulators];
       multiply(acc, ring, warpgroup);
-      if constexpr (C.split_k > 1) exchange(acc, warpgroup);
       if (!first) named_barrier_sync(decode::kConsumersBarrier, kConsumers);  // the values of the tile before have been read
-      if constexpr (kPacks) {
-        pack(acc, t, warpgroup);
-      } else {
-        stage(acc, warpgroup);
+      if constexpr (C.split_k > 1) send(acc, warpgroup);
+      FORETILE_UNROLL
+      for (int band = 0; band < kBands; ++band) {
+        if constexpr (C.split_k > 1) {
+          float sums[kAccumulators] = {};  // not in place: the compiler would order such writes before the next wgmma
+          add(acc[band], sums, band, warpgroup);
+          put(sums, band, t, warpgroup);
+        } else {
+          put(acc[band], band, t, warpgroup);
+        }
       }
       named_barrier_sync(decode::kConsumersBarrier, kConsumers);
       if (first) grid_dependency_wait();
@@ -229,8 +234,10 @@ template <Operation O, Configuration C> struct GemmDecode {
       previous = ring.stage;
       ring.advance();
     }
-    wgmma_wait<0>();
-    if constexpr (!decode::frees_at_once(C)) release(previous);
+    if constexpr (!decode::frees_at_once(C)) {
+      wgmma_wait<0>();
+      release(previous);
+    }
   }
 
   FORETILE_DEVICE void release(u32 stage) {
@@ -258,8 +265,8 @@ template <Operation O, Configuration C> struct GemmDecode {
     return u32(decode::exchange_offset(C)) + slot * decode::run_bytes(C) + (u32(piece) * 32 + lane_index()) * (kPieceFloats * 4);
   }
 
-  // Leaves in the accumulators of this block's share the sums over all slices of K.
-  FORETILE_DEVICE void exchange(float (&acc)[kBands][kAccumulators], u32 warpgroup) {
+  // Peers' shares to them; then theirs have come.
+  FORETILE_DEVICE void send(const float (&acc)[kBands][kAccumulators], u32 warpgroup) {
     cluster_wait();
     FORETILE_UNROLL
     for (int band = 0; band < kBands; ++band) {
@@ -281,20 +288,20 @@ template <Operation O, Configuration C> struct GemmDecode {
       }
     }
     mbarrier_wait(partials(), 0);
+  }
+
+  // Of this block's share in a band: the sums over all slices of K.
+  FORETILE_DEVICE void add(const float (&acc)[kAccumulators], float (&sums)[kAccumulators], int band, u32 warpgroup) const {
     FORETILE_UNROLL
-    for (int band = 0; band < kBands; ++band) {
+    for (int upper = 0; upper < 2; ++upper) {
+      const Owned run = run_of(warpgroup, band, upper);
+      if (run.owner != slice) continue;
       FORETILE_UNROLL
-      for (int upper = 0; upper < 2; ++upper) {
-        const Owned run = run_of(warpgroup, band, upper);
-        if (run.owner != slice) continue;
-        FORETILE_UNROLL
-        for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) add_slices(acc[band], upper, run, piece);
-      }
+      for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) add_slices(acc, sums, upper, run, piece);
     }
   }
 
-  FORETILE_DEVICE void add_slices(float (&acc)[kAccumulators], int upper, const Owned& run, int piece) const {
-    float total[kPieceFloats] = {};
+  FORETILE_DEVICE void add_slices(const float (&acc)[kAccumulators], float (&sums)[kAccumulators], int upper, const Owned& run, int piece) const {
     FORETILE_UNROLL
     for (u32 from = 0; from < C.split_k; ++from) {
       float part[kPieceFloats];
@@ -310,12 +317,20 @@ template <Operation O, Configuration C> struct GemmDecode {
       }
       FORETILE_UNROLL
       for (int i = 0; i < kPieceFloats; ++i) {
-        if (from == 0) total[i] = part[i];
-        else total[i] += part[i];
+        float& sum = sums[in_band(upper, piece * kPieceFloats + i)];
+        if (from == 0) sum = part[i];
+        else sum += part[i];
       }
     }
-    FORETILE_UNROLL
-    for (int i = 0; i < kPieceFloats; ++i) acc[in_band(upper, piece * kPieceFloats + i)] = total[i];
+  }
+
+  // ---- into shared memory, on the way to D ---------------------------------------------------------------------
+  FORETILE_DEVICE void put(const float (&values)[kAccumulators], int band, const Tile& t, u32 warpgroup) {
+    if constexpr (kPacks) {
+      pack(values, band, t, warpgroup);
+    } else {
+      stage(values, band, warpgroup);
+    }
   }
 
   // ---- outputs that a thread's accumulators are enough for: straight to the type of D ---------------------------
@@ -327,31 +342,28 @@ template <Operation O, Configuration C> struct GemmDecode {
 
   // A warp's outputs of a band are matrices of eight tokens by eight columns: of a plain tile the lower and the upper
   // columns by turns, of a gated one one a group of tokens.
-  FORETILE_DEVICE void pack(const float (&acc)[kBands][kAccumulators], const Tile& t, u32 warpgroup) {
+  FORETILE_DEVICE void pack(const float (&values)[kAccumulators], int band, const Tile& t, u32 warpgroup) {
+    // Where only one half of a warp's columns is this block's share the other lands beside it and is never read.
+    if (C.split_k > 1 && run_of(warpgroup, band, 0).owner != slice && run_of(warpgroup, band, 1).owner != slice) return;
     constexpr int kAcross = decode::warp_outputs(O) / 8, kMatrices = C.tile_m / 8 * kAcross;
     const Epilogue<O> epilogue(args.epilogue, t.at.batch);
     const u32 matrix = lane_index() / 8, token = matrix / kAcross * 8 + lane_index() % 8;
+    const u32 warp = (warpgroup * kBands + u32(band)) * 4 + thread_index() % decode::kWarpgroup / 32;
+    const u32 column = warp * decode::warp_outputs(O) - packed_first_column() + matrix % kAcross * 8;
+    const auto fragment = [&](int i) { return pair(epilogue, values, (i < kMatrices ? i : kMatrices - 1) * (4 / kAcross)); };
     FORETILE_UNROLL
-    for (int band = 0; band < kBands; ++band) {
-      // Where only one half of a warp's columns is this block's share the other lands beside it and is never read.
-      if (C.split_k > 1 && run_of(warpgroup, band, 0).owner != slice && run_of(warpgroup, band, 1).owner != slice) continue;
-      const u32 warp = (warpgroup * kBands + u32(band)) * 4 + thread_index() % decode::kWarpgroup / 32;
-      const u32 column = warp * decode::warp_outputs(O) - packed_first_column() + matrix % kAcross * 8;
-      const auto fragment = [&](int i) { return pair(epilogue, acc[band], (i < kMatrices ? i : kMatrices - 1) * (4 / kAcross)); };
-      FORETILE_UNROLL
-      for (int i = 0; i + 4 <= kMatrices; i += 4)
-        store_matrix_x4_transposed(packed(u32(i) / kAcross * 8 + token, column), {fragment(i), fragment(i + 1), fragment(i + 2), fragment(i + 3)});
-      FORETILE_UNROLL
-      for (int i = kMatrices / 4 * 4; i < kMatrices; i += 2)
-        store_matrix_x2_transposed(packed(u32(i) / kAcross * 8 + token % (16 / kAcross), column), {fragment(i), fragment(i + 1)});
-    }
+    for (int i = 0; i + 4 <= kMatrices; i += 4)
+      store_matrix_x4_transposed(packed(u32(i) / kAcross * 8 + token, column), {fragment(i), fragment(i + 1), fragment(i + 2), fragment(i + 3)});
+    FORETILE_UNROLL
+    for (int i = kMatrices / 4 * 4; i < kMatrices; i += 2)
+      store_matrix_x2_transposed(packed(u32(i) / kAcross * 8 + token % (16 / kAcross), column), {fragment(i), fragment(i + 1)});
   }
   // Two neighbouring tokens of a column.
-  static FORETILE_DEVICE u32 pair(const Epilogue<O>& epilogue, const float (&acc)[kAccumulators], int i) {
+  static FORETILE_DEVICE u32 pair(const Epilogue<O>& epilogue, const float (&x)[kAccumulators], int i) {
     if constexpr (O.gating == Gating::halves) {  // needs no place: it has no operands
-      return pack_pair<Storage<O.d>>(epilogue.gated(acc[i], acc[i + 2], 0, 0, 0), epilogue.gated(acc[i + 1], acc[i + 3], 0, 0, 0));
+      return pack_pair<Storage<O.d>>(epilogue.gated(x[i], x[i + 2], 0, 0, 0), epilogue.gated(x[i + 1], x[i + 3], 0, 0, 0));
     } else {
-      return pack_pair<Storage<O.d>>(epilogue(acc[i], 0, 0), epilogue(acc[i + 1], 0, 0));
+      return pack_pair<Storage<O.d>>(epilogue(x[i], 0, 0), epilogue(x[i + 1], 0, 0));
     }
   }
 
@@ -386,18 +398,15 @@ template <Operation O, Configuration C> struct GemmDecode {
   // ---- epilogues with operands, and D in fp32 -------------------------------------------------------------------
   FORETILE_DEVICE SmemAddress staged(u32 token, u32 place) const { return shared + u32(decode::staged_offset(O, C)) + (token * kPitch + place) * 4; }
 
-  FORETILE_DEVICE void stage(const float (&acc)[kBands][kAccumulators], u32 warpgroup) {
+  FORETILE_DEVICE void stage(const float (&values)[kAccumulators], int band, u32 warpgroup) {
     FORETILE_UNROLL
-    for (int band = 0; band < kBands; ++band) {
+    for (int upper = 0; upper < 2; ++upper) {
+      const Owned run = run_of(warpgroup, band, upper);
+      if (C.split_k > 1 && run.owner != slice) continue;
       FORETILE_UNROLL
-      for (int upper = 0; upper < 2; ++upper) {
-        const Owned run = run_of(warpgroup, band, upper);
-        if (C.split_k > 1 && run.owner != slice) continue;
-        FORETILE_UNROLL
-        for (int i = 0; i < kRunFloats; ++i) {
-          const Element at = wgmma_accumulator(int(thread_index() % decode::kWarpgroup), in_band(upper, i));
-          store_shared(staged(u32(at.column), run.place + lane_index() / 4), acc[band][in_band(upper, i)]);
-        }
+      for (int i = 0; i < kRunFloats; ++i) {
+        const Element at = wgmma_accumulator(int(thread_index() % decode::kWarpgroup), in_band(upper, i));
+        store_shared(staged(u32(at.column), run.place + lane_index() / 4), values[in_band(upper, i)]);
       }
     }
   }
