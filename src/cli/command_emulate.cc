@@ -23,9 +23,9 @@ struct Options {
   ProductOptions product;
   MachineOptions machine;
   ConfigurationOption configuration;
-  std::string async = "lazy", scheduling = "round_robin", seed = "1", values = "integers";
+  std::string async = "lazy", schedule = "round-robin", checks = "all", seed = "1", values = "integers";
   std::vector<std::string> mutate;
-  bool no_races = false, force = false, trace = false, calls = false, weights_ready = false;
+  bool force = false, trace = false, calls = false, weights_ready = false;
   std::string chain = "1", timeline;
   Output output;
 };
@@ -111,9 +111,9 @@ int emulate_command(const Options& options) {
   const Configuration& c = chain.front().configuration;
   emulator::Options how;
   how.async = one_of<emulator::Async>("--async", options.async, {{"eager", emulator::Async::eager}, {"lazy", emulator::Async::lazy}, {"random", emulator::Async::random}});
-  how.scheduling = one_of<emulator::Scheduling>("--scheduling", options.scheduling, {{"round_robin", emulator::Scheduling::round_robin}, {"random", emulator::Scheduling::random}, {"priority", emulator::Scheduling::priority}});
+  how.scheduling = one_of<emulator::Scheduling>("--schedule", options.schedule, {{"round-robin", emulator::Scheduling::round_robin}, {"random", emulator::Scheduling::random}, {"priority", emulator::Scheduling::priority}});
   how.seed = u64(whole_number("--seed", options.seed, 0, 0x7fffffffffffffff));
-  how.races = !options.no_races;
+  how.races = one_of<bool>("--checks", options.checks, {{"all", true}, {"no-races", false}});
   how.trace = options.trace;
   how.l2_bytes = u64(machine.l2_bytes / machine.l2_copies);  // what SMs everywhere read comes to stand in every partition
   for (const std::string& text : options.mutate) how.mutations.push_back(mutation_from(text));
@@ -149,7 +149,7 @@ int emulate_command(const Options& options) {
   if (options.output.json) {
     auto json = envelope("emulate");
     json["product"] = json_of(o, p);
-    json["async"] = options.async, json["scheduling"] = options.scheduling, json["seed"] = how.seed;
+    json["async"] = options.async, json["schedule"] = options.schedule, json["checks"] = options.checks, json["seed"] = how.seed;
     json["mutations"] = options.mutate;
     json["weights_ready"] = options.weights_ready;
     if (timeline) json["timeline"] = options.timeline;
@@ -166,7 +166,7 @@ int emulate_command(const Options& options) {
     print_json(json);
     return check.passed() ? kOk : kCheckFailed;
   }
-  fmt::print("{}, {}\n{}\n", shape_text(p), operation_line(check.operation), wrapped(fmt::format("{}{} on {} emulated SMs, {} completion, {} scheduling, seed {}", text_of(c), !options.configuration.text.empty() ? "" : fmt::format(" (the model's choice for {})", machine.name), sms, options.async, options.scheduling, how.seed)));
+  fmt::print("{}, {}\n{}\n", shape_text(p), operation_line(check.operation), wrapped(fmt::format("{}{} on {} emulated SMs, {} completion, {} schedule, seed {}", text_of(c), !options.configuration.text.empty() ? "" : fmt::format(" (the model's choice for {})", machine.name), sms, options.async, options.schedule, how.seed)));
   const auto line = [](const char* what, const std::string& text, bool good) { fmt::print("{:<10}{}\n", what, styled(text, good ? Style::good : Style::bad)); };
   const auto judge = [&](const EmulatedCheck& k) {
     line("result", k.result.text(), k.result.passed());
@@ -207,10 +207,10 @@ void add_emulate(CLI::App& app, Action& action) {
   options->machine.add_to(*command);
   options->configuration.add_to(*command);
   command->add_option("--async", options->async, "when asynchronous copies and multiplies complete: eager, lazy or random [lazy]")->group("Emulator")->type_name("NAME");
-  command->add_option("--scheduling", options->scheduling, "which thread runs next: round_robin, random or priority [round_robin]")->group("Emulator")->type_name("NAME");
+  command->add_option("--schedule", options->schedule, "which thread runs next: round-robin, random or priority [round-robin]")->group("Emulator")->type_name("NAME");
   command->add_option("--seed", options->seed, "of the data and of random schedules [1]")->group("Emulator")->type_name("N");
   command->add_option("--values", options->values, "integers (the result must be exact) or normal [integers]")->group("Emulator")->type_name("NAME");
-  command->add_flag("--no-races", options->no_races, "faster: values, bounds and deadlocks only")->group("Emulator");
+  command->add_option("--checks", options->checks, "all, or no-races: faster, values, bounds, waits and deadlocks only [all]")->group("Emulator")->type_name("NAME");
   command->add_flag("--trace", options->trace, "count requests, bank conflicts, sectors and hits in the machine's L2")->group("Emulator");
   command->add_flag("--calls", options->calls, "list the synchronising calls, for --mutate")->group("Emulator");
   command->add_option("--mutate", options->mutate, "break one: FILE:LINE:KIND, KIND drop, more or less")->group("Emulator")->type_name("CALL");
@@ -225,7 +225,7 @@ reference, addresses against the operands, each access against the waits that mu
 Examples:
   foretile emulate --m 100 --n 200 --k 320                                            what the model would choose
   foretile emulate --m 130 --n 256 --k 512 --config sm90:128x128x64:s6:pingpong:b2    one configuration
-  foretile emulate --m 64 --n 64 --k 256 --async random --scheduling random --seed 7  another schedule
+  foretile emulate --m 64 --n 64 --k 256 --async random --schedule random --seed 7  another schedule
   foretile emulate --m 64 --n 64 --k 256 --trace --calls                               bank conflicts, sectors, barriers
   foretile emulate --m 64 --n 64 --k 256 --mutate gemm_sm90.cuh:LINE:drop              what that barrier is for
   foretile emulate --m 200 --n 256 --k 512 --timeline run.json                        a picture: roles, waits, copies
