@@ -94,12 +94,12 @@ inline constexpr Configuration kConfigurations[] = {
     gemv(8, 8, 8),
     // fp32: tiles that fill whole waves of SMs, or K split over a cluster until they do.
     ffma(128, 256, 8, 16, 8),     // the fewest shared loads a multiply
-    ffma(128, 256, 8, 16, 8, 1, 2),
     ffma(128, 224, 8, 4, 28),     // 7,168 columns
-    ffma(128, 192, 16, 8, 12, 1, 4),
+    ffma(128, 192, 8, 8, 12, 1, 2),
+    ffma(128, 192, 8, 8, 12, 1, 4),
     ffma(128, 128, 16, 16, 8, 2),
-    ffma(128, 128, 16, 16, 8, 2, 2),
-    ffma(128, 64, 32, 16, 8, 4),
+    ffma(128, 64, 32, 16, 8, 4),  // 2,112 columns, a square of 1,024
+    ffma(128, 64, 32, 16, 8, 4, 2),
     ffma(64, 64, 8, 8, 8),        // small products
     ffma(64, 64, 32, 8, 8, 4, 2),
     ffma(32, 64, 32, 8, 8, 4),    // few rows
