@@ -15,11 +15,11 @@
 #                   the catalogue worth timing, bf16 at 93 shapes of 1 to 8192 rows (SECONDS_LIMIT, default 300: no new shape
 #                   after so long)
 #   configurations-fp32, configurations-dependent, configurations-simt
-#                   fp32 at 64 shapes; bf16 in dependent launches at 45 shapes of few rows; the portable kernel alone
+#                   fp32 at 64 shapes; bf16 in dependent launches at 60 shapes of few rows; the portable kernel alone
 #   calibrate       foretile calibrate with its built-in set: a machine file, and the model's error (needs foretile beside the tool)
 #
 # About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, invariant 1, gated 5, faults 5,
-# configurations 3.5 (fp32 1, dependent 1, simt 0.5), calibrate 2.
+# configurations 5 (fp32 1, dependent 1, simt 0.5), calibrate 2.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=${FORETILE_BIN:-carry}
@@ -77,7 +77,7 @@ for what in "$@"; do
       table fp32_layers --suite layers --m 1,8,64,512 --dtype fp32
       table fp32_squares --suite squares --m 1024,2048,4096,8192 --dtype fp32
       ;;
-    configurations-dependent) table bf16_dependent --suite layers --m 8,32,96 --dtype bf16 --dependent ;;
+    configurations-dependent) table bf16_dependent --suite layers --m 8,32,64,96 --dtype bf16 --dependent ;;
     configurations-simt)
       for type in bf16 fp32; do
         table "simt_$type" --suite 1x4096x4096,16x4096x4096,64x1024x8192,128x4096x4096,333x777x555,512x4096x4096,1024x6144x4096,2048x2048x2048 --dtype $type \

@@ -22,7 +22,9 @@ struct RecordedTime {
   Problem problem;
   Configuration configuration;
   bool dependent = false;
-  double burst = 0, sustained = 0;  // s; sustained 0: power does not bind
+  bool decisive = true;             // timed as others of its shape, that a choice may be compared
+  double burst_mhz = 0;             // the SMs' clock in the burst
+  double burst = 0, sustained = 0;  // s; sustained 0: power does not bind, or the table has no settled times
 };
 
 // Of the tables that are there; without configurations that the catalogue no longer has, or that are no longer legal.
@@ -47,18 +49,21 @@ inline std::vector<RecordedTime> recorded_catalogue(const std::string& bench_res
       if (!c) throw std::runtime_error(path + ": " + error);
       if (cell("verified") != "ok") throw std::runtime_error(path + ": a time of a wrong result: " + cell("configuration"));
       RecordedTime t{table.kind, catalogue::product(table.type, table.type), {std::atoll(cell("m").c_str()), std::atoll(cell("n").c_str()), std::atoll(cell("k").c_str())}, *c, table.dependent};
-      t.burst = std::atof(cell("burst_us").c_str()) * 1e-6, t.sustained = std::atof(cell("sustained_us").c_str()) * 1e-6;
+      t.burst_mhz = std::atof(cell("burst_mhz").c_str());
+      t.burst = std::atof(cell("burst_us").c_str()) * 1e-6, t.sustained = std::atof(cell("settled_us").c_str()) * 1e-6;
       if (std::find(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations), *c) == std::end(catalogue::kConfigurations)) return;
       if (!why_not_on(machine, t.operation, *c, t.problem)) times.push_back(t);
     });
   }
+  for (RecordedTime& t : times)
+    t.decisive = t.sustained > 0 || std::none_of(times.begin(), times.end(), [&](const RecordedTime& x) { return x.sustained > 0 && x.kind == t.kind && x.problem == t.problem; });
   return times;
 }
 
 inline Compared compared(const Machine& machine, const RecordedTime& t, Regime regime) {
   const Conditions conditions{.regime = regime, .dependent = t.dependent};
   const Choice choice = choose(machine, t.operation, t.problem, conditions);
-  const bool offered = std::any_of(choice.ranked.begin(), choice.ranked.end(), [&](const Candidate& c) { return c.configuration == t.configuration; });
+  const bool offered = t.decisive && std::any_of(choice.ranked.begin(), choice.ranked.end(), [&](const Candidate& c) { return c.configuration == t.configuration; });
   return {t.problem, regime == Regime::sustained ? t.sustained : t.burst, forecast(machine, t.operation, t.configuration, t.problem, conditions).seconds, offered};
 }
 // In the regime that the library chooses for: sustained where power binds.

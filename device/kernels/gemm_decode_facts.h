@@ -99,6 +99,9 @@ constexpr int kConsumersBarrier = 1;             // named barrier of the consume
 // stage more, and the multiplies, few enough not to matter, do not overlap.
 constexpr bool frees_at_once(const Configuration& c) { return c.tile_m <= 16 || (c.tile_m <= 32 && c.stages <= 6); }
 
+// How many stages are under way while one is multiplied.
+constexpr int stages_in_flight(const Configuration& c) { return frees_at_once(c) ? c.stages : c.stages - 1; }
+
 // ---- balance ------------------------------------------------------------------------------------------------
 // Two blocks share an SM, of one kernel or of two that follow each other by dependent launch, where half its shared
 // memory (228 KiB, less 1 KiB a block that the system takes) holds one.

@@ -75,10 +75,10 @@ struct ConfigurationRow {
   Shape shape;
   std::string configuration;
   double burst_microseconds = 0, burst_mhz = 0;  // a few milliseconds, after a pause where power binds
-  double sustained_microseconds = 0;             // on end, in turn with the shape's others; 0 where power does not bind
+  double sustained_microseconds = 0;             // settled, in turn with the shape's others; 0 where power does not bind, and of slow ones
   double mhz = 0, watts = 0;                     // while sustained
   double forecast_burst_microseconds = 0, forecast_sustained_microseconds = 0;
-  bool offered = true;                           // choose() may pick it
+  bool offered = true;                           // choose() may pick it, and it was timed as the shape's others
   std::string verified;
 };
 struct ConfigurationReport {

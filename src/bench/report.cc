@@ -70,7 +70,7 @@ void BenchReport::write_csv(const std::string& path) const {
 void ConfigurationReport::write_csv(const std::string& path) const {
   std::ofstream out = open(path);
   out << "# " << heading() << "\n";
-  out << "layer,m,n,k,configuration,burst_us,burst_mhz,sustained_us,mhz,watts,forecast_burst_us,forecast_sustained_us,verified\n";
+  out << "layer,m,n,k,configuration,burst_us,burst_mhz,settled_us,mhz,watts,forecast_burst_us,forecast_sustained_us,verified\n";
   for (const ConfigurationRow& r : rows)
     out << fmt::format("{},{},{},{},{},{:.2f},{:.0f},{:.2f},{:.0f},{:.0f},{:.2f},{:.2f},{}\n", quoted(r.shape.name), r.shape.m, r.shape.n, r.shape.k, r.configuration, r.burst_microseconds,
                        r.burst_mhz, r.sustained_microseconds, r.mhz, r.watts, r.forecast_burst_microseconds, r.forecast_sustained_microseconds, quoted(r.verified));

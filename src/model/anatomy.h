@@ -36,10 +36,15 @@ struct Anatomy {
   double core_clocks = 0;  // of the busiest SM, without fill
 
   double exchange = 0;     // K split over a cluster: the partial sums' way, SM clocks; ffma: what a cluster costs, each tile
+  i64 waves = 1;           // decode with K split: of clusters
+  double ways_out = 1;     // decode: epilogues and exchanges that show, of waves one after the other
   double more_waves = 0;   // decode: further waves of clusters, seconds
+  bool side_by_side = false;                // decode: L2 answers neighbours' requests for a line of A together
+  double stage_lines = 0, empty_lines = 0;  // decode: of 128 bytes, a stage of one block; see decode_clocks.cc
   double power = 0;        // decode: of the norm; see decode_clocks.cc
 
-  double core_seconds = 0, dram_seconds = 0, fill_seconds = 0, launch_seconds = 0;
+  double l2_requested = 0;  // bytes, of all SMs, as L2 counts them (Hopper's families: others in step_l2)
+  double core_seconds = 0, dram_seconds = 0, l2_seconds = 0, fill_seconds = 0, launch_seconds = 0;
   double clock = 0;        // Hz
   double watts = 0;        // board, at that clock; power.limit where the limit binds
   double flops_executed = 0;  // padding included

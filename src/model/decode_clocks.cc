@@ -7,17 +7,21 @@
 
 namespace foretile {
 
+// Up to so many rows of tiles, SMs that want the same lines of A stand side by side, and L2 answers them together (seen on an H200:
+// with more rows all SMs together draw what L2 gives one by one).
+constexpr i64 kRowsSideBySide = 8;
+// Of the clusters of four that might run at once, an H200 runs a sixteenth less: 64 of them, two for each of 32 places, take as
+// long as three one after the other. Not every GPC has all its SMs.
+constexpr i64 places_of(const Configuration& c, i64 clusters) { return c.split_k == 4 ? clusters * 15 / 16 : clusters; }
+
 // Fills in the steps of one SM and the epilogue, in SM clocks; see Anatomy. A step is one of all the blocks of an SM.
 void decode_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x) {
   const auto& k = conditions.dependent ? machine.decode_dependent : machine.decode;
   const i64 units = x.launch.blocks / x.launch.cluster;
   const i64 resident = x.occupancy.blocks_per_sm;
-  i64 waves = 1;
   if (c.split_k > 1) {  // a cluster a tile: more clusters than fit wait for the first to leave
-    const i64 at_once = min_of(units, decode::clusters_at_once(c, x.sms, int(min_of(resident, 2))));
-    waves = ceil_div(units, at_once);
-    x.concurrent = at_once;
-    x.rounds = waves;
+    x.concurrent = min_of(units, places_of(c, decode::clusters_at_once(c, x.sms, int(min_of(resident, 2)))));
+    x.rounds = x.waves = ceil_div(units, x.concurrent);
   } else {
     x.concurrent = min_of(units, i64(x.sms) * resident);
     x.rounds = ceil_div(x.tiles, x.concurrent);
@@ -29,49 +33,53 @@ void decode_clocks(const Machine& machine, const Operation& o, const Configurati
 
   const i64 slices = ceil_div(p.k, i64(decode::kSliceUnit));
   x.steps = ceil_div(slices, c.split_k) * (decode::kSliceUnit / c.tile_k);  // of the longest slice of K
-  x.step_latency = k.latency_clocks / (c.stages - 1);
+  // Lines of 128 bytes that a block's stage takes, and those of its box that lie beyond the last row of A: they are filled with
+  // zeros, but take longer than lines that exist.
+  const double rows = double(p.m) / double(x.grid.tiles_m), slabs = decode::slabs(o, c);
+  x.stage_lines = (x.tile_columns + rows) * slabs, x.empty_lines = (decode::token_box_rows(c) - rows) * slabs;
+  const double port = decode::kTileRowBytes / machine.l2_port_bytes_per_clock;
+  x.step_latency = (k.latency_clocks + x.stage_lines * port) / decode::stages_in_flight(c);
   x.step_math = x.blocks_on_sm * 2.0 * c.tile_m * c.tile_n * c.tile_k / machine.tensor_rate(o.a);
-  const double bytes = x.blocks_on_sm * double(x.tile_columns + c.tile_m) * c.tile_k * size_of(o.a);
-  x.step_l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
+  x.step_l2 = x.blocks_on_sm * x.stage_lines * port;
+  x.step_issue = k.step_clocks * decode::bands_per_warpgroup(c) * c.tile_k / decode::kSliceUnit;  // a warpgroup alone: its multiplies, one after the other
   x.step_shared = x.blocks_on_sm * double(c.tile_n + decode::bands(c) * c.tile_m) * c.tile_k * size_of(o.a) / machine.shared_bytes_per_clock;
-  x.power = k.power;
+  x.step = norm(x.step_math, x.step_shared, x.step_l2, x.step_latency, x.step_issue);
 
   // As many rows of the tile as the consumers finish at once are a round; operands of the epilogue come from L2 or DRAM.
   const int runs = decode::share_columns(o, c) / (o.gating == Gating::none ? 4 : 8);
   const double rounds = std::ceil(std::min<double>(double(p.m), c.tile_m) / std::max(1, decode::consumer_threads(c) / runs));
-  const double before = k.round_shown * double(x.rounds / waves - 1);
-  // What a full ring has to multiply when its last line has come: the deeper, the more.
-  const double left = k.stage_clocks * double(min_of(c.stages, x.steps)) * c.tile_k / decode::kSliceUnit;
-  x.epilogue_fixed = k.epilogue_clocks + left + (o.has_c || o.has_bias || o.has_residual ? machine.dram_latency : 0);
+  const double before = k.round_shown * double(x.rounds / x.waves - 1);
+  x.epilogue_fixed = o.has_c || o.has_bias || o.has_residual ? machine.dram_latency : 0;
   x.epilogue_issue = k.round_clocks * rounds * (1 + before);
   x.epilogue = x.epilogue_exposed = x.epilogue_fixed + x.epilogue_issue;
   if (c.split_k > 1) {
     const double sent = std::min<double>(double(p.m), c.tile_m) * c.tile_n * 4 * (c.split_k - 1) / c.split_k / 1024;  // KiB a block
     x.exchange = k.exchange_clocks + k.exchange_clocks_per_kib * sent;
   }
-  x.more_waves = double(waves - 1) * k.wave_seconds;
+  x.ways_out = 1 + double(x.waves - 1) * k.wave_shown;
+  x.more_waves = double(x.waves - 1) * k.wave_seconds;
   x.launch_seconds = k.launch_seconds;
-  // Weights that several rows of tiles read cannot pass L2 as evict-first.
-  const double efficiency = x.grid.tiles_m == 1 ? k.dram_efficiency : std::min(k.dram_efficiency, machine.dram_efficiency);
-  x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * efficiency);
-  const double walked = double(x.steps) * double(x.rounds);
-  x.step = std::max({x.step_latency, x.step_math, x.step_l2, x.step_shared});
-  x.core_clocks = walked * x.step + x.epilogue + x.exchange;
+  x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * k.dram_efficiency);
+  x.side_by_side = x.grid.tiles_m <= kRowsSideBySide;
+  const double empty = double(x.tiles) * c.split_k * double(x.steps) * x.empty_lines * k.empty_line_bytes;
+  x.l2_requested = x.traffic.b_bytes * x.grid.tiles_m + x.traffic.a_bytes * x.grid.tiles_n / (x.side_by_side ? machine.l2_coalescing : 1) + empty;
+  x.l2_seconds = x.l2_requested / (machine.l2_bytes_per_clock * machine.boost_mhz * 1e6 * k.l2_efficiency);
+  x.power = k.power;
+  x.core_clocks = double(x.steps) * double(x.rounds) * x.step + x.epilogue + x.exchange;
   x.flops_executed = double(x.tiles) * c.split_k * 2.0 * c.tile_m * c.tile_n * double(x.steps) * c.tile_k;
   x.shared_traffic = double(x.tiles) * c.split_k * double(x.steps) * (c.tile_n + c.tile_m) * c.tile_k * size_of(o.a) * 2;
 }
 
 double decode_seconds_at(const Anatomy& x, double clock) {
-  const double walked = double(x.steps) * double(x.rounds) / clock;
   double sum = 0;
-  for (const double part : {x.dram_seconds, walked * x.step_latency, walked * x.step_math, walked * x.step_l2, walked * x.step_shared}) sum += std::pow(part, x.power);
-  return x.launch_seconds + std::pow(sum, 1 / x.power) + (x.epilogue + x.exchange) / clock + x.more_waves;
+  for (const double part : {x.dram_seconds, x.l2_seconds, double(x.steps) * double(x.rounds) * x.step / clock}) sum += std::pow(part, x.power);
+  return x.launch_seconds + std::pow(sum, 1 / x.power) + (x.epilogue + x.exchange) / clock * x.ways_out + x.more_waves;
 }
 
 void decode_parts(const Anatomy& x, Forecast& f) {
   f.epilogue = x.epilogue / x.clock;
-  f.latency = (x.epilogue + x.exchange) / x.clock + x.more_waves;
-  if (x.step_latency >= x.step) f.latency += double(x.steps) * double(x.rounds) * x.step_latency / x.clock;
+  f.latency = (x.epilogue + x.exchange) / x.clock * x.ways_out + x.more_waves;
+  if (x.step_latency >= std::max({x.step_math, x.step_shared, x.step_l2, x.step_issue})) f.latency += double(x.steps) * double(x.rounds) * x.step_latency / x.clock;
 }
 
 }  // namespace foretile

@@ -25,6 +25,7 @@ const char* why_threads_store(const Operation& o) {
 }
 
 // How units that work side by side add up: see norm() in anatomy.h.
+constexpr const char* kBeside = "the eighth root of the sum of eighth powers";
 constexpr const char* kNorm = "the sixteenth root of the sum of sixteenth powers: the longest, or a little more";
 
 class Explanation : private Page {
@@ -140,7 +141,18 @@ class Explanation : private Page {
          megabytes(t.again_bytes), megabytes(t.by_waves_bytes), megabytes(once), percent(resident), megabytes(t.l2_load_bytes), p_.batch > 1 ? fmt::format("{} x ", p_.batch) : "", megabytes(once), resident, megabytes(once), resident,
          megabytes(t.by_waves_bytes), t.extra_bytes > 0 ? fmt::format(" + {}", megabytes(t.extra_bytes)) : "", megabytes(t.dram_load_bytes), percent(t.l2_hit_rate), megabytes(t.dram_store_bytes));
     line("  DRAM time: {} / ({} B/s x {}) = {}.", megabytes(t.dram_bytes()), cite("dram.bandwidth"),
-         c_.family == Family::decode && (x_.grid.tiles_m == 1 || decode_constants().dram_efficiency < machine_.dram_efficiency) ? cite_decode("dram_efficiency") : cite("dram.efficiency"), microseconds(x_.dram_seconds));
+         c_.family == Family::decode ? cite_decode("dram_efficiency") : cite("dram.efficiency"), microseconds(x_.dram_seconds));
+    if (c_.family == Family::sm90) {
+      line("  L2's time, neighbours' requests for a line answered together, at its own clock: {} / {} / ({} B/clk x {} MHz x {}) = {}.", megabytes(t.l2_load_bytes), cite("l2.coalescing"), cite("l2.bytes_per_clock"), cite("clock.boost"),
+           cite("sm90.l2_efficiency"), microseconds(x_.l2_seconds));
+    } else if (c_.family == Family::decode) {
+      const bool together = x_.side_by_side;
+      line("  L2's time{}, at its own clock: ({} x {} + {} x {}{}{}) / ({} B/clk x {} MHz x {}) = {}.", together ? ", neighbours' requests for a line of A answered together" : "", x_.grid.tiles_m, megabytes(t.b_bytes), x_.grid.tiles_n,
+           megabytes(t.a_bytes), together ? " / " + cite("l2.coalescing") : "", x_.empty_lines > 0 ? fmt::format(" + {} x {} x {} x {} x {} B", x_.tiles, c_.split_k, x_.steps, number(x_.empty_lines), cite_decode("empty_line_bytes")) : "",
+           cite("l2.bytes_per_clock"), cite("clock.boost"), cite_decode("l2_efficiency"), microseconds(x_.l2_seconds));
+      if (x_.empty_lines > 0)
+        line("  For of a stage's box of A {} lines lie beyond its last row, {} x ({} - {} / {}): they are filled with zeros, but slowly.", number(x_.empty_lines), decode::slabs(o_, c_), decode::token_box_rows(c_), p_.m, x_.grid.tiles_m);
+    }
   }
 
   std::string tensor_key() const { return fmt::format("sm.tensor_{}", name_of(o_.a)); }
@@ -157,8 +169,7 @@ class Explanation : private Page {
          cite("sm90.mma_efficiency"), number(x_.step_math));
     line("  Shared memory: each of {} of 64 rows reads 64 + {} lines of {} B, TMA writes {} + {} beside them; the longer: max({} x (64 + {}), {} + {}) x {} B / {} B/clk = {}.", counted(c_.tile_m / 64, "band"), c_.tile_n,
          128 * slabs, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, c_.tile_m / 64, c_.tile_n, sm90::a_box_rows(c_, p_.m) * c_.cluster_n, c_.tile_n, 128 * slabs, cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
-    line("  L2, by the SM's port or by all {} busy SMs together{}: {}.", x_.busy_sms, cluster ? " (the shared tile comes once, by multicast)" : "",
-         longer_of_l2(fmt::format("({} + {}) x {} B", number(rows), number(columns), c_.tile_k * size_of(o_.a)), x_.step_l2));
+    line("  L2, by the SM's port{}: ({} + {}) x {} B / {} B/clk = {}.", cluster ? " (the shared tile comes once, by multicast)" : "", number(rows), number(columns), c_.tile_k * size_of(o_.a), cite("l2.port_bytes_per_clock"), number(x_.step_l2));
     line("  Latency, of a load under load, covered by all stages but one: ({} + {}) x {} / {} = {}.", cite("latency.dram"), cite("latency.tma"), cite("latency.load"), c_.stages - 1, number(x_.step_latency));
     line("  Barriers and issue, with {} of 128 B: {} + {} x {} = {}.", counted(slabs, "slab"), cite("sm90.step_clocks"), slabs, cite("sm90.slab_clocks"), number(x_.step_issue));
     line("  Together{}: norm({}, {}, {}, {}, {}){} = {}. norm() is {}.", cluster ? ", and to meet in the cluster" : "", number(x_.step_math), number(x_.step_shared), number(x_.step_l2), number(x_.step_latency), number(x_.step_issue),
@@ -184,36 +195,33 @@ class Explanation : private Page {
   void decode_step() {
     line("\nOne step of {} along K of the {} on one SM, in SM clocks{}.", c_.tile_k, counted(x_.blocks_on_sm, "block"),
          conditions_.dependent ? " (a chain of dependent launches, weights ready)" : "");
-    line("  Latency, of a stage from its load to its release, covered by all stages but one: {} / {} = {}.", cite_decode("latency_clocks"), c_.stages - 1, number(x_.step_latency));
-    line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(fmt::format("{} x ({} + {}) x {} x {} B", x_.blocks_on_sm, x_.tile_columns, c_.tile_m, c_.tile_k, size_of(o_.a)), x_.step_l2));
+    const std::string lines = fmt::format("{} x ({} + {} / {})", decode::slabs(o_, c_), x_.tile_columns, p_.m, x_.grid.tiles_m), port = fmt::format("{} B / {} B/clk", decode::kTileRowBytes, cite("l2.port_bytes_per_clock"));
+    line("  L2, a block's lines of {} B by the SM's port: {} x {} x {} = {}.", decode::kTileRowBytes, x_.blocks_on_sm, lines, port, number(x_.step_l2));
+    line("  Latency, of a stage from its load to its release and of its lines, over the stages under way: ({} + {} x {}) / {} = {}.", cite_decode("latency_clocks"), lines, port, decode::stages_in_flight(c_), number(x_.step_latency));
     line("  Tensor cores: {} x 2 x {} x {} x {} FLOP / {} = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite(tensor_key().c_str()), number(x_.step_math));
+    line("  A warpgroup alone, {} of its multiplies one after the other: {} x {} x {} / {} = {}.", counted(decode::bands_per_warpgroup(c_), "band"), cite_decode("step_clocks"), decode::bands_per_warpgroup(c_), c_.tile_k, decode::kSliceUnit, number(x_.step_issue));
     line("  Shared memory: {} x ({} + {} x {}) x {} x {} B / {} B/clk = {}.", x_.blocks_on_sm, c_.tile_n, decode::bands(c_), c_.tile_m, c_.tile_k, size_of(o_.a), cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
+    step_together();
   }
 
   void decode_epilogue() {
     const bool operands = o_.has_c || o_.has_bias || o_.has_residual;
     const i64 before = c_.split_k > 1 ? 0 : x_.rounds - 1;
     const double rounds = x_.epilogue_issue / decode_constants().round_clocks / (1 + decode_constants().round_shown * double(before));
-    line("\nThe way out, in SM clocks: a fixed part, the 128s of K of a full ring that are still to be multiplied{}, and {} of as many rows as the threads finish at once (a share of them for each of the {} before a block's last): {} + {} x min({}, {}) x {} / {}{} + {} x {} x (1 + {} x {}) = {}.",
-         operands ? ", the epilogue's operands" : "", counted(number(rounds), "round"), counted(before, "tile"), cite_decode("epilogue_clocks"), cite_decode("stage_clocks"), c_.stages, x_.steps, c_.tile_k, decode::kSliceUnit,
-         operands ? fmt::format(" + {}", cite("latency.dram")) : "", cite_decode("round_clocks"), number(rounds), cite_decode("round_shown"), before, number(x_.epilogue));
+    line("\nThe way out, in SM clocks: {}{} of as many rows as the threads finish at once (a share of them for each of the {} before a block's last): {}{} x {} x (1 + {} x {}) = {}.", operands ? "the epilogue's operands, and " : "", counted(number(rounds), "round"),
+         counted(before, "tile"), operands ? fmt::format("{} + ", cite("latency.dram")) : "", cite_decode("round_clocks"), number(rounds), cite_decode("round_shown"), before, number(x_.epilogue));
     if (c_.split_k > 1)
       line("  Partial sums to their owners, by the KiB that a block sends: {} + {} x min({}, {}) x {} x 4 x ({} - 1) / {} / 1024 = {}.", cite_decode("exchange_clocks"), cite_decode("exchange_clocks_per_kib"), p_.m, c_.tile_m, c_.tile_n,
            c_.split_k, c_.split_k, number(x_.exchange));
   }
 
   void decode_together() {
-    const auto walked = [&](const char* what, double clocks) {
-      const double seconds = double(x_.steps) * double(x_.rounds) * clocks / x_.clock;
-      line("  {}: {} x {} x {} clk / {} MHz = {}.", what, x_.rounds, x_.steps, number(clocks), number(x_.clock / 1e6), microseconds(seconds));
-      return microseconds(seconds);
-    };
-    line("\nTogether. Over all steps{}:", x_.rounds > 1 ? " of all tiles of a block" : "");
-    const std::string latency = walked("Latency", x_.step_latency), l2 = walked("L2", x_.step_l2), math = walked("Tensor cores", x_.step_math), shared = walked("Shared memory", x_.step_shared);
-    const std::string p = number(x_.power);
-    line("  With DRAM they overlap: the sum of their powers of {} to the power of 1/{}; before it the launch, after it the way out{}: {} s + ({} ^ {} + {} ^ {} + {} ^ {} + {} ^ {} + {} ^ {}) ^ (1 / {}) + {} clk / {} MHz{} = {}.",
-         cite_decode("power"), p, x_.more_waves > 0 ? ", and further waves of clusters" : "", cite_decode("launch"), microseconds(x_.dram_seconds), p, latency, p, l2, p, math, p, shared, p, p, number(x_.epilogue + x_.exchange),
-         number(x_.clock / 1e6), x_.more_waves > 0 ? fmt::format(" + {} x {} s", number(x_.more_waves / decode_constants().wave_seconds), cite_decode("wave")) : "", microseconds(x_.forecast.seconds));
+    const double busiest = double(x_.steps) * double(x_.rounds) * x_.step / x_.clock;
+    const std::string clock = number(x_.clock / 1e6), p = number(x_.power), out = number(x_.epilogue + x_.exchange);
+    line("\nTogether. The busiest SM over all steps{}: {} x {} x {} clk / {} MHz = {}.", x_.rounds > 1 ? " of all tiles of a block" : "", x_.rounds, x_.steps, number(x_.step), clock, microseconds(busiest));
+    line("  With DRAM and L2 it overlaps: the sum of their powers of {} to the power of 1/{}; before it the launch, after it the way out{}: {} s + ({} ^ {} + {} ^ {} + {} ^ {}) ^ (1 / {}) + {} clk / {} MHz{} = {}.", cite_decode("power"), p,
+         x_.waves > 1 ? fmt::format(", and {} of clusters", counted(x_.waves - 1, "further wave")) : "", cite_decode("launch"), microseconds(x_.dram_seconds), p, microseconds(x_.l2_seconds), p, microseconds(busiest), p, p, out, clock,
+         x_.waves > 1 ? fmt::format(" x (1 + {} x {}) + {} x {} s", x_.waves - 1, cite_decode("wave_shown"), x_.waves - 1, cite_decode("wave")) : "", microseconds(x_.forecast.seconds));
   }
 
   // What a step takes of each unit, all in one.
@@ -336,10 +344,11 @@ class Explanation : private Page {
   }
 
   void clock() {
-    line("\nClock. {} MHz of at most {} MHz.", number(x_.clock / 1e6), cite("clock.boost"));
-    if (conditions_.regime != Regime::sustained) return;
+    const bool tensor = needs_hopper(c_.family), burst = conditions_.regime == Regime::burst;
+    if (tensor && conditions_.regime != Regime::fixed_clock) line("\nClock. {} MHz of at most {} x {} MHz, tensor cores at work.", number(x_.clock / 1e6), cite("clock.tensor"), cite("clock.boost"));
+    else line("\nClock. {} MHz of at most {} MHz.", number(x_.clock / 1e6), cite("clock.boost"));
+    if (conditions_.regime == Regime::fixed_clock || (burst && !tensor)) return;
     const Energy e = energy_of(machine_, o_, p_, conditions_, c_.family, x_);
-    const bool tensor = needs_hopper(c_.family);
     const double real = flop_count(p_), padding = std::max(0.0, x_.flops_executed - real), voltage = 1 - machine_.voltage_slope * (1 - x_.clock / (machine_.boost_mhz * 1e6));
     const std::string block = c_.family == Family::decode ? fmt::format("({} x {} x {} + {})", x_.rounds, x_.steps, number(x_.step), number(x_.epilogue + x_.exchange)) : number(x_.core_clocks);
     line("  Clocks of busy SMs: {} x {} x {} / ({} x {}) = {}.", block, x_.busy_sms, x_.tiles, x_.rounds, x_.concurrent, number(x_.busy_clocks()));
@@ -350,19 +359,23 @@ class Explanation : private Page {
          megabytes(x_.traffic.l2_bytes()), cite("power.l2"), number(x_.busy_clocks()), cite("power.clock"), number(e.on_chip * 1e3));
     line("  It goes with the square of the voltage, whose share of boost's is 1 - {} x (1 - {} MHz / {} MHz) = {:.4f}; beside it DRAM: {} x {} J = {} mJ.", cite("power.voltage_slope"), number(x_.clock / 1e6), number(machine_.boost_mhz), voltage,
          megabytes(x_.traffic.dram_bytes()), cite("power.dram"), number(e.off_chip * 1e3));
-    line("  Board power, with what idles: {} W + ({} mJ x {:.4f} x {:.4f} + {} mJ) / {} = {} W, limit {} W. {}", cite("power.idle"), number(e.on_chip * 1e3), voltage, voltage, number(e.off_chip * 1e3), microseconds(x_.forecast.seconds), number(x_.watts),
-         cite("power.limit"), x_.watts >= 0.995 * machine_.power_limit ? "The limit binds: the clock is where it is just met." : "The limit does not bind.");
+    line("  Board power, with what idles: {} W + ({} mJ x {:.4f} x {:.4f} + {} mJ) / {} = {} W, limit {} W{}. {}", cite("power.idle"), number(e.on_chip * 1e3), voltage, voltage, number(e.off_chip * 1e3), microseconds(x_.forecast.seconds), number(x_.watts),
+         cite("power.limit"), burst ? fmt::format(" x {} in a burst", cite("power.burst")) : "", x_.watts >= 0.995 * machine_.power_limit * (burst ? machine_.burst_power : 1) ? "The limit binds: the clock is where it is just met." : "The limit does not bind.");
   }
 
   void together() {
     const std::string clock = number(x_.clock / 1e6), block = microseconds(x_.core_seconds), dram = microseconds(x_.dram_seconds), fill = microseconds(x_.fill_seconds);
     line("\nTogether. The start of the kernel and its first load: ({} + {}{}) / {} MHz = {}. The busiest block: {} clk / {} MHz = {}.", cite(c_.family == Family::sm90 ? "sm90.fill_clocks" : "simt.fill_clocks"), cite("latency.dram"),
          c_.family == Family::sm90 ? " + " + cite("latency.tma") : "", clock, fill, number(x_.core_clocks), clock, block);
-    const std::string ahead = fmt::format("{} s + {}", cite("launch.graph"), fill), last = number(1 - x_.full_share);
+    const std::string ahead = fmt::format("{} s + {}", cite("launch.graph"), fill), last = number(1 - x_.full_share), l2 = microseconds(x_.l2_seconds);
+    const bool has_l2 = x_.l2_seconds > 0;
+    const auto all = [&](const std::string& of_block, const std::string& share) { return fmt::format("{}({}{}, {}{}{})", has_l2 ? "beside" : "norm", block, of_block, dram, share, has_l2 ? fmt::format(", {}{}", l2, share) : ""); };
+    const char* units = has_l2 ? "Block, DRAM and L2" : "Block and DRAM";
+    const std::string meaning = has_l2 ? fmt::format(" beside() is {}.", kBeside) : "";
     if (x_.full_share < 1 && x_.rounds > 1)
-      line("  Block and DRAM overlap, in the rounds that fill the machine and apart from them in the last one: {} + norm({} x ({} - 1) / {}, {} x (1 - {})) + norm({} / {}, {} x {}) = {}.", ahead, block, x_.rounds, x_.rounds, dram, last, block, x_.rounds, dram,
-           last, microseconds(x_.forecast.seconds));
-    else line("  Block and DRAM overlap: {} + norm({}, {}) = {}.", ahead, block, dram, microseconds(x_.forecast.seconds));
+      line("  {} overlap, in the rounds that fill the machine and apart from them in the last one: {} + {} + {} = {}.{}", units, ahead, all(fmt::format(" x ({} - 1) / {}", x_.rounds, x_.rounds), fmt::format(" x (1 - {})", last)),
+           all(fmt::format(" / {}", x_.rounds), fmt::format(" x {}", last)), microseconds(x_.forecast.seconds), meaning);
+    else line("  {} overlap: {} + {} = {}.{}", units, ahead, all("", ""), microseconds(x_.forecast.seconds), meaning);
   }
 
   void help() {
@@ -402,7 +415,7 @@ class Explanation : private Page {
         case Bound::dram: line("  DRAM: {} / ({} B/s x {}) = {}.", megabytes(x_.traffic.dram_bytes()), cite("dram.bandwidth"), kernel, result); break;
         case Bound::l2: {
           const double share = l2_lookups(machine_, c_, p_, x_.grid, x_.concurrent, x_.traffic).share;
-          line("  L2{}: {}{} / ({} B/clk x {} MHz x {}) = {}.", share < 1 ? ", requests that met nobody on their way" : "", megabytes(x_.traffic.l2_load_bytes), share < 1 ? " x " + cite("l2.lookups") : "", cite("l2.bytes_per_clock"), mhz, kernel, result);
+          line("  L2{}: {}{} / ({} B/clk x {} MHz x {}) = {}.", share < 1 ? ", requests that met nobody on their way" : "", megabytes(x_.traffic.l2_load_bytes), share < 1 ? " x " + cite("l2.lookups") : "", cite("l2.bytes_per_clock"), cite("clock.boost"), kernel, result);
           break;
         }
         case Bound::tensor_cores:

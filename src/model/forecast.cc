@@ -62,7 +62,7 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
   // What the ring asks of L2: real rows only, a multicast tile once a cluster.
   const double rows = std::min<double>(c.tile_m, double(p.m)) / c.cluster_n, columns = std::min<double>(c.tile_n, double(p.n)) / c.cluster_m;
   const double bytes = (rows + columns) * c.tile_k * size_of(o.a);
-  x.step_l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
+  x.step_l2 = bytes / machine.l2_port_bytes_per_clock;
   // A stage is full when its slowest line has come, and that one comes from DRAM. A stage is busy while it is loaded and
   // while it is multiplied; the other stages cover the load.
   const double latency = (machine.dram_latency + machine.tma_latency) * machine.latency_load;
@@ -106,6 +106,9 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
     x.core_clocks = rounds * a_tile + x.epilogue;
   }
   x.fill = k.fill_clocks + machine.dram_latency + machine.tma_latency;
+  // L2 keeps its own clock: what all SMs together draw does not fall with theirs.
+  x.l2_requested = x.traffic.l2_load_bytes / machine.l2_coalescing;
+  x.l2_seconds = x.l2_requested / (machine.l2_bytes_per_clock * machine.boost_mhz * 1e6 * k.l2_efficiency);
   const double tiles = double(x.tiles) * c.cluster_m * c.cluster_n;
   x.flops_executed = tiles * 2.0 * c.tile_m * c.tile_n * double(x.steps) * c.tile_k;
   x.shared_traffic = tiles * (double(x.steps) * (shared.read + shared.written) + (sm90::stores_by_tma(o) ? 2 * tile_d : 0));
@@ -161,10 +164,20 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
 }
 
 // ---- time and power ------------------------------------------------------------------------------------------
-// norm() of two, which the search for the clock evaluates over and over.
-double norm_of_two(double x, double y) {
-  const double top = std::max(x, y), rest = std::min(x, y);
-  return rest < 0.5 * top ? top : top * std::sqrt(std::sqrt(std::sqrt(std::sqrt(1 + sixteenth_power(rest / top)))));
+double eighth_power(double x) {
+  x *= x, x *= x;
+  return x * x;
+}
+
+// What the busiest SM and DRAM take, side by side, and L2 where its own time is known (Hopper's families): then the longest part or
+// somewhat more, since rounds wait for each other over all of them; fp32 kernels are slow enough for norm()'s power.
+double beside(double x, double y, double z) {
+  const double top = std::max({x, y, z});
+  if (z == 0) {
+    const double rest = std::min(x, y);
+    return rest < 0.5 * top ? top : top * std::sqrt(std::sqrt(std::sqrt(std::sqrt(1 + sixteenth_power(rest / top)))));
+  }
+  return top > 0 ? top * std::sqrt(std::sqrt(std::sqrt(eighth_power(x / top) + eighth_power(y / top) + eighth_power(z / top)))) : 0;
 }
 
 // Rounds that fill the machine share DRAM; the blocks of a last, partial round have it to themselves and are as slow as
@@ -173,8 +186,8 @@ double seconds_at(const Anatomy& x, double clock) {
   if (x.power > 0) return decode_seconds_at(x, clock);
   const double core = x.core_clocks / clock, full = x.full_share, last = 1.0 / double(x.rounds);
   const double around = x.launch_seconds + x.fill / clock;
-  if (x.full_share >= 1 || x.rounds == 1) return around + norm_of_two(core, x.dram_seconds);
-  return around + norm_of_two(core * (1 - last), x.dram_seconds * full) + norm_of_two(core * last, x.dram_seconds * (1 - full));
+  if (x.full_share >= 1 || x.rounds == 1) return around + beside(core, x.dram_seconds, x.l2_seconds);
+  return around + beside(core * (1 - last), x.dram_seconds * full, x.l2_seconds * full) + beside(core * last, x.dram_seconds * (1 - full), x.l2_seconds * (1 - full));
 }
 
 }  // namespace
@@ -199,12 +212,18 @@ double watts_at(const Machine& machine, const Energy& energy, const Anatomy& x, 
   return machine.power_idle + (energy.on_chip * voltage * voltage + energy.off_chip) / seconds_at(x, clock);
 }
 
-double clock_of(const Machine& machine, const Energy& energy, const Conditions& conditions, const Anatomy& x) {
+// What the board may draw. In bursts the clock falls at once, within a single launch even (tests/golden/counters_gemms.csv), but
+// not yet as far as the limit will bring it in a tenth of a second.
+double power_allowed(const Machine& machine, const Conditions& conditions, Family family) {
+  return machine.power_limit * (conditions.regime == Regime::burst && needs_hopper(family) ? machine.burst_power : 1);
+}
+
+double clock_of(const Machine& machine, const Energy& energy, const Conditions& conditions, Family family, const Anatomy& x) {
   const double boost = machine.boost_mhz * 1e6;
   if (conditions.regime == Regime::fixed_clock) return conditions.mhz * 1e6;
-  const double high = boost * machine.burst_clock, low = boost * std::min(machine.sustained_clock, machine.burst_clock);
-  if (conditions.regime == Regime::burst) return high;
-  const double limit = machine.power_limit, at_high = watts_at(machine, energy, x, high);
+  const double high = boost * (needs_hopper(family) ? machine.tensor_clock : machine.burst_clock), low = boost * std::min(machine.sustained_clock, machine.burst_clock);
+  if (conditions.regime == Regime::burst && !needs_hopper(family)) return high;
+  const double limit = power_allowed(machine, conditions, family), at_high = watts_at(machine, energy, x, high);
   if (at_high <= limit) return high;
   // Power above idle goes about with the cube of the clock: a first guess, then secants. Smooth and rising: they converge.
   double previous = high, previous_watts = at_high;
@@ -294,8 +313,8 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   else if (c.family == Family::gemv) gemv_clocks(machine, o, c, x, p);
   else simt_clocks(machine, o, c, p, x);
   const Energy energy = energy_of(machine, o, p, conditions, c.family, x);
-  x.clock = clock_of(machine, energy, conditions, x);
-  x.watts = std::min(machine.power_limit, watts_at(machine, energy, x, x.clock));
+  x.clock = clock_of(machine, energy, conditions, c.family, x);
+  x.watts = std::min(power_allowed(machine, conditions, c.family), watts_at(machine, energy, x, x.clock));
   x.core_seconds = x.core_clocks / x.clock;
   x.fill_seconds = x.fill / x.clock;
 
@@ -303,7 +322,7 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   f.seconds = seconds_at(x, x.clock);
   const double loop = double(x.rounds) * double(x.steps) / x.clock;
   f.dram = x.dram_seconds;
-  f.l2 = loop * x.step_l2;
+  f.l2 = std::max(loop * x.step_l2, x.l2_seconds);
   f.shared_memory = loop * x.step_shared;
   f.compute = loop * x.step_math;
   f.issue = loop * x.step_issue;

@@ -35,7 +35,8 @@ struct Machine {
   double tensor_fp16 = 0, tensor_bf16 = 0, tensor_tf32 = 0, tensor_fp8 = 0, tensor_int8 = 0;
 
   double boost_mhz = 0;  // highest SM clock
-  double burst_clock = 0, sustained_clock = 0;  // fractions of boost: tensor work in short bursts; floor under the power limit
+  double burst_clock = 0, sustained_clock = 0;  // fractions of boost: the highest; floor under the power limit
+  double tensor_clock = 0;  // of boost: the highest while wgmma runs
 
   double l2_bytes = 0, l2_bytes_per_clock = 0, l2_port_bytes_per_clock = 0;  // all of it; what one SM can draw
   double l2_copies = 0;      // of a line that SMs everywhere read: one a partition
@@ -46,6 +47,7 @@ struct Machine {
   double launch_seconds = 0;  // back-to-back launches of an empty kernel in a graph
 
   double power_limit = 0, power_idle = 0;  // W
+  double burst_power = 0;  // of the limit: to which the clock of a burst of tensor work falls
   double flop_energy = 0, zero_flop_energy = 0;  // J a FLOP on tensor cores at boost clock, random data and zeros
   double fp32_flop_energy = 0;  // J a FLOP on FP32 (and fp16) cores at boost clock
   double dram_energy = 0, l2_energy = 0, shared_energy = 0;  // J a byte moved
@@ -60,6 +62,7 @@ struct Machine {
     double cluster_step_clocks = 0;    // a step in a cluster: both blocks must have freed the stage
     double tile_clocks = 0;            // a tile: the loop drains and starts again
     double cluster_tile_clocks = 0;    // the same in a cluster, on top
+    double l2_efficiency = 0;          // of L2's rate at boost, coalesced, whatever the SMs' clock
     double chunk_clocks = 0;           // a staging chunk of D: two barriers, a fence, the issue of the store
     double store_bytes_per_clock = 0;  // what one SM stores to L2
     double operand_clocks = 0;         // a chunk with C or residual: their loads
@@ -69,16 +72,18 @@ struct Machine {
   // The decode kernel, launched plainly and by dependent launch with its weights ready.
   struct Decode {
     double dram_efficiency = 0;     // of the bandwidth, weights passing L2 as evict-first
+    double l2_efficiency = 0;       // of L2's rate at boost, whatever the SMs' clock: boxes without promotion
+    double power = 0;               // of the norm that DRAM, L2 and the busiest SM are put together with
     double launch_seconds = 0;      // launch to launch, with the start and the end of the kernel
     double latency_clocks = 0;      // a stage from its load to its release, under load
-    double power = 0;               // of the norm that DRAM, latency, L2, shared memory and multiply are put together with
-    double stage_clocks = 0;        // multiplying a stage of 128 elements that waits for nothing
-    double epilogue_clocks = 0;     // the last tile's way out
+    double step_clocks = 0;         // multiplying 128 elements along K, one wgmma after the other
+    double empty_line_bytes = 0;    // what a line of a box beyond the matrix costs L2, in bytes: filled with zeros, but slowly
     double round_clocks = 0;        // a round of the epilogue: as many rows as the threads finish at once
     double round_shown = 0;         // of the rounds of tiles before the last
     double exchange_clocks = 0;     // where K is split: the partial sums' way to their owners
     double exchange_clocks_per_kib = 0;
     double wave_seconds = 0;        // another wave of clusters
+    double wave_shown = 0;          // of the epilogue and exchange of waves before the last
   } decode, decode_dependent;
   struct Simt {
     double efficiency = 0;    // of FFMA and shared-memory rates, a steady loop

@@ -92,10 +92,11 @@ std::vector<Remedy> remedies(const Machine& machine, const Operation& o, const C
     several.batch = p.batch * 8;
     if (!why_not_on(machine, o, c, several)) offer("8 such products in one call", forecast(machine, o, c, several, conditions).seconds / 8, "one launch, and more blocks than one product has; time of each");
   }
-  if (conditions.regime == Regime::sustained && x.clock < 0.99 * machine.boost_mhz * machine.burst_clock * 1e6) {
+  if (conditions.regime == Regime::sustained && x.watts > 0.999 * machine.power_limit) {
     Conditions burst = conditions;
     burst.regime = Regime::burst;
-    offer("a clock that the power limit does not hold down", forecast(machine, o, c, p, burst).seconds, fmt::format("{:.0f} MHz instead of {:.0f}, as in short bursts", machine.boost_mhz * machine.burst_clock, x.forecast.clock_mhz));
+    const Forecast f = forecast(machine, o, c, p, burst);
+    offer("short bursts, before the power limit bears", f.seconds, fmt::format("{:.0f} MHz instead of {:.0f}", f.clock_mhz, x.forecast.clock_mhz));
   }
   if (!is_plain(o)) {
     Operation plain = o;

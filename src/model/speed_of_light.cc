@@ -27,7 +27,7 @@ SpeedOfLight speed_of_light(const Machine& machine, const Operation& o, const Co
   const double dram = x.dram_seconds * t.dram_bytes() / std::max(1.0, x.traffic.dram_bytes());
   const double seconds = list.seconds_ = std::max(f.seconds - x.launch_seconds, dram), clocks = seconds * x.clock;
   list.add(Bound::dram, 100 * t.dram_bytes() / (machine.dram_bandwidth * seconds));
-  list.add(Bound::l2, 100 * l2_lookups(machine, c, p, x.grid, x.concurrent, t).sectors * kSectorBytes / (machine.l2_bytes_per_clock * clocks));
+  list.add(Bound::l2, 100 * l2_lookups(machine, c, p, x.grid, x.concurrent, t).sectors * kSectorBytes / (machine.l2_bytes_per_clock * machine.boost_mhz * 1e6 * seconds));  // at its own clock
   // SMs without a tile do nothing. Parts of a forecast of simt are what units take at the efficiency of its loop.
   const double busy = 100 * double(x.tiles) / double(x.rounds * x.concurrent) * x.busy_sms / machine.sms * (c.family == Family::simt ? machine.simt.efficiency : 1);
   list.add(Bound::shared_memory, busy * f.shared_memory / seconds);

@@ -90,7 +90,7 @@ TEST(Configurations, TheTableSaysHowItWasMade) {
   std::getline(file, comment), std::getline(file, head), std::getline(file, row);
   std::remove(path.c_str());
   EXPECT_EQ(comment, "# " + r.heading());
-  EXPECT_EQ(head, "layer,m,n,k,configuration,burst_us,burst_mhz,sustained_us,mhz,watts,forecast_burst_us,forecast_sustained_us,verified");
+  EXPECT_EQ(head, "layer,m,n,k,configuration,burst_us,burst_mhz,settled_us,mhz,watts,forecast_burst_us,forecast_sustained_us,verified");
   EXPECT_EQ(row.rfind("first,8,64,256,", 0), 0u) << row;
 }
 

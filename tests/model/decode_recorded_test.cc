@@ -6,9 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "csv_table.h"
@@ -60,30 +58,6 @@ TEST_P(Decode, TimesOfThePicks) {
   std::printf("%zu picks: median error %.1f %%, nine in ten within %.1f %%\n", errors.size(), 100 * quantile(errors, 0.5), 100 * quantile(errors, 0.9));
   EXPECT_LT(quantile(errors, 0.5), 0.04);
   EXPECT_LT(quantile(errors, 0.9), 0.12);
-}
-
-TEST_P(Decode, TimesOfEveryConfigurationAndTheChoice) {
-  std::map<std::tuple<i64, i64, i64>, std::vector<std::pair<double, double>>> shapes;
-  std::vector<double> errors;
-  for (const Timed& r : read("decode_configurations_bf16_h200.csv", GetParam() ? "dependent_us" : "plain_us")) {
-    if (std::find(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations), r.configuration) == std::end(catalogue::kConfigurations)) continue;
-    const double seconds = forecast(kH200, kBf16, r.configuration, r.problem, chain(GetParam())).seconds;
-    errors.push_back(std::abs(seconds / r.seconds - 1));
-    shapes[{r.problem.m, r.problem.n, r.problem.k}].emplace_back(seconds, r.seconds);
-  }
-  ASSERT_GT(errors.size(), 200u);
-  double sum = 0, worst = 1;
-  for (const auto& [shape, times] : shapes) {
-    double fastest = 1;
-    for (const auto& [forecasted, measured] : times) fastest = std::min(fastest, measured);
-    const double share = fastest / std::min_element(times.begin(), times.end())->second;
-    sum += std::log(share), worst = std::min(worst, share);
-  }
-  std::printf("%zu times: median error %.1f %%, nine in ten within %.1f %%; the choice over %zu shapes: geometric mean %.3f, worst %.3f\n", errors.size(), 100 * quantile(errors, 0.5),
-              100 * quantile(errors, 0.9), shapes.size(), std::exp(sum / double(shapes.size())), worst);
-  EXPECT_LT(quantile(errors, 0.5), 0.06);
-  EXPECT_GT(std::exp(sum / double(shapes.size())), 0.97);
-  EXPECT_GT(worst, 0.9);
 }
 
 INSTANTIATE_TEST_SUITE_P(Chains, Decode, ::testing::Bool(), [](const auto& info) { return info.param ? "dependent" : "plain"; });

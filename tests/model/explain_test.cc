@@ -126,7 +126,7 @@ class Arithmetic {
   double factor() {
     space();
     if (take("(")) return closed(sum());
-    for (const char* name : {"ceil(", "floor(", "min(", "max(", "norm("}) {
+    for (const char* name : {"ceil(", "floor(", "min(", "max(", "norm(", "beside("}) {
       if (!take(name)) continue;
       std::vector<double> x{sum()};
       while (take(",")) x.push_back(sum());
@@ -135,9 +135,10 @@ class Arithmetic {
       if (name[0] == 'f') return std::floor(x.at(0) + 1e-9);
       if (name[1] == 'i') return *std::min_element(x.begin(), x.end());
       if (name[1] == 'a') return *std::max_element(x.begin(), x.end());
+      const double power = name[0] == 'n' ? 16 : 8;
       double powers = 0;
-      for (const double part : x) powers += std::pow(part, 16);
-      return std::pow(powers, 1.0 / 16);
+      for (const double part : x) powers += std::pow(part, power);
+      return std::pow(powers, 1 / power);
     }
     return number();
   }
@@ -257,7 +258,7 @@ TEST(Explain, SaysWhatTf32Is) {
 }
 
 TEST(Explain, SaysWhatItDoesNotKnow) {
-  EXPECT_THAT(unbroken(explain_text(kH200, kBf16, kLarge, {512, 512, 512})), HasSubstr("Held against: our sm90 kernels"));
+  EXPECT_THAT(unbroken(explain_text(kH200, kBf16, kLarge, {512, 512, 512})), HasSubstr("Held against: our kernels in bf16 in short bursts"));
   EXPECT_THAT(unbroken(explain_text(load_machine("h100"), kBf16, kLarge, {512, 512, 512})), HasSubstr("Held against: none"));
   EXPECT_THAT(explain_text(kH200, kBf16, kLarge, {0, 512, 512}), HasSubstr("nothing is launched"));
   EXPECT_THROW(explain_text(kH200, catalogue::unaligned(kBf16), kLarge, {512, 512, 512}), std::invalid_argument);

@@ -31,7 +31,7 @@ void add_library(const std::string& path, Regime regime, std::vector<Time>& time
   pclose(pipe);
 }
 
-void add_ours(const std::string& path, Family family, const char* microseconds, std::vector<Time>& times) {
+void add_ours(const std::string& path, std::vector<Time>& times) {
   const Operation o = catalogue::product(DType::bf16, DType::bf16);
   read_csv(path, [&](const auto& cell) {
     Time t;
@@ -40,8 +40,8 @@ void add_ours(const std::string& path, Family family, const char* microseconds, 
     const auto c = configuration_from(cell("configuration"), error);
     if (!c) throw std::runtime_error(path + ": " + error);
     t.configuration = *c;
-    t.seconds = std::atof(cell(microseconds).c_str()) * 1e-6;
-    if (c->family != family || !(t.seconds > 0) || why_not(o, *c, t.problem)) return;  // measured before a rule changed
+    t.seconds = std::atof(cell("microseconds").c_str()) * 1e-6;
+    if (c->family != Family::sm90 || !(t.seconds > 0) || why_not(o, *c, t.problem)) return;  // measured before a rule changed
     if (const std::string chain = cell("chain"); !chain.empty() && chain != "plain") return;
     if (const std::string group = cell("raster_group"); !group.empty()) {
       const LaunchShape shape = launch_shape(o, *c, t.problem, 132);
@@ -64,14 +64,7 @@ bool held_out(const Problem& p) {
 
 std::vector<Time> our_times(const std::string& bench_results) {
   std::vector<Time> times;
-  for (const char* name : {"configurations_h200.csv", "few_rows_h200.csv"}) add_ours(bench_results + "/" + name, Family::sm90, "microseconds", times);
-  return times;
-}
-
-std::vector<Time> decode_times(const std::string& bench_results, bool dependent) {
-  std::vector<Time> times;
-  add_ours(bench_results + "/decode_configurations_bf16_h200.csv", Family::decode, dependent ? "dependent_us" : "plain_us", times);
-  for (Time& t : times) t.dependent = dependent;
+  for (const char* name : {"configurations_h200.csv", "few_rows_h200.csv"}) add_ours(bench_results + "/" + name, times);
   return times;
 }
 
@@ -80,7 +73,7 @@ std::vector<Time> times_in_turn(const std::string& bench_results, std::initializ
   for (const RecordedTime& t : recorded_catalogue(bench_results, load_machine("h200"))) {
     if (t.dependent != dependent || std::find(families.begin(), families.end(), t.configuration.family) == families.end()) continue;
     for (const auto& [seconds, regime] : {std::pair{t.burst, Regime::burst}, std::pair{t.sustained, Regime::sustained}})
-      if (seconds > 0) times.push_back({t.problem, seconds, regime, t.configuration, dependent, t.operation, true});
+      if (seconds > 0) times.push_back({t.problem, seconds, regime, t.configuration, dependent, t.operation, regime == Regime::burst ? t.burst_mhz : 0, false, true});
   }
   return times;
 }

@@ -18,6 +18,8 @@ struct Time {
   Configuration configuration;  // of our kernels; the library's is unknown
   bool dependent = false;       // decode: each launch dependent on the one before
   Operation operation = catalogue::product(DType::bf16, DType::bf16);
+  double mhz = 0;               // of the SMs; 0: not recorded
+  bool clock = false;           // `seconds` is the length of a clock: the fit of energies looks at both
   bool in_turn = false;         // from a recording of the whole catalogue: a shape's configurations in turn, their regime known
 };
 
@@ -26,8 +28,6 @@ bool held_out(const Problem& p);
 
 // Our kernels' times under sustained load, bench/results/*.csv: plain chains, the raster that the plan takes, legal today.
 std::vector<Time> our_times(const std::string& bench_results);
-// Our decode kernel's, in plain chains or in dependent ones: bench/results/decode_configurations_bf16_h200.csv.
-std::vector<Time> decode_times(const std::string& bench_results, bool dependent);
 // Of the recordings of the whole catalogue those of some families: bursts, and sustained load where power binds.
 std::vector<Time> times_in_turn(const std::string& bench_results, std::initializer_list<Family> families, bool dependent = false);
 // The vendor library's, public times in the folder FORETILE_DATA: h200_bf16_trtllm (bursts) and h200_bf16_vllm_power

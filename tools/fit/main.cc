@@ -44,17 +44,19 @@ const std::vector<Constant> kSm90 = {
     {"dram.efficiency", FORETILE_MEMBER(dram_efficiency), 0.9, 0.5, 1},
     {"latency.load", FORETILE_MEMBER(latency_load), 2, 1, 10},
     {"power.flop", FORETILE_MEMBER(flop_energy), 8e-13, 1e-13, 1e-11},
+    {"power.clock", FORETILE_MEMBER(clock_energy), 3e-10, 1e-11, 1e-8},
+    {"power.burst", FORETILE_MEMBER(burst_power), 1.2, 1, 4},
     {"sm90.step_clocks", FORETILE_MEMBER(sm90.step_clocks), 150, 1, 2000},
     {"sm90.slab_clocks", FORETILE_MEMBER(sm90.slab_clocks), 100, 1, 2000},
     {"sm90.cluster_step_clocks", FORETILE_MEMBER(sm90.cluster_step_clocks), 50, 1, 2000},
     {"sm90.cluster_tile_clocks", FORETILE_MEMBER(sm90.cluster_tile_clocks), 500, 1, 10000},
     {"sm90.tile_clocks", FORETILE_MEMBER(sm90.tile_clocks), 500, 1, 10000},
+    {"sm90.l2_efficiency", FORETILE_MEMBER(sm90.l2_efficiency), 0.65, 0.1, 1},
     {"sm90.chunk_clocks", FORETILE_MEMBER(sm90.chunk_clocks), 300, 1, 5000},
     {"sm90.store_bytes_per_clock", FORETILE_MEMBER(sm90.store_bytes_per_clock), 32, 4, 256},
     {"sm90.fill_clocks", FORETILE_MEMBER(sm90.fill_clocks), 1500, 1, 20000},
+    {"sm90.mma_efficiency", FORETILE_MEMBER(sm90.mma_efficiency), 0.9, 0.5, 1},
 };
-// Bursts tell it; under sustained load alone it trades against power.flop.
-const Constant kMmaEfficiency = {"sm90.mma_efficiency", FORETILE_MEMBER(sm90.mma_efficiency), 0.9, 0.5, 1};
 const std::vector<Constant> kFp32 = {
     {"simt.efficiency", FORETILE_MEMBER(simt.efficiency), 0.9, 0.3, 1},
     {"simt.step_clocks", FORETILE_MEMBER(simt.step_clocks), 50, 1, 2000},
@@ -81,19 +83,21 @@ const std::vector<Constant> kLibrary = {
     {"library.burst_power", FORETILE_MEMBER(library.burst_power), 0.3, 0.01, 2},
     {"library.burst", FORETILE_MEMBER(library.burst_seconds), 3e-3, 1e-5, 1},
 };
-#define FORETILE_DECODE(section)                                                                              \
-  {                                                                                                           \
-    {#section ".dram_efficiency", FORETILE_MEMBER(section.dram_efficiency), 0.9, 0.5, 1},                     \
-    {#section ".launch", FORETILE_MEMBER(section.launch_seconds), 2e-6, 1e-8, 1e-4},                          \
-    {#section ".latency_clocks", FORETILE_MEMBER(section.latency_clocks), 1800, 100, 20000},                  \
-    {#section ".power", FORETILE_MEMBER(section.power), 4, 1, 16},                                            \
-    {#section ".stage_clocks", FORETILE_MEMBER(section.stage_clocks), 100, 1, 2000},                          \
-    {#section ".epilogue_clocks", FORETILE_MEMBER(section.epilogue_clocks), 300, 1, 10000},                   \
-    {#section ".round_clocks", FORETILE_MEMBER(section.round_clocks), 100, 1, 5000},                          \
-    {#section ".round_shown", FORETILE_MEMBER(section.round_shown), 0.5, 0.01, 4},                            \
-    {#section ".exchange_clocks", FORETILE_MEMBER(section.exchange_clocks), 500, 1, 10000},                   \
-    {#section ".exchange_clocks_per_kib", FORETILE_MEMBER(section.exchange_clocks_per_kib), 150, 1, 5000},    \
-    {#section ".wave", FORETILE_MEMBER(section.wave_seconds), 3e-6, 1e-8, 1e-4},                              \
+#define FORETILE_DECODE(section)                                                                           \
+  {                                                                                                        \
+    {#section ".dram_efficiency", FORETILE_MEMBER(section.dram_efficiency), 0.9, 0.5, 0.96},               \
+    {#section ".l2_efficiency", FORETILE_MEMBER(section.l2_efficiency), 0.8, 0.1, 1},                      \
+    {#section ".power", FORETILE_MEMBER(section.power), 5, 1, 16},                                         \
+    {#section ".launch", FORETILE_MEMBER(section.launch_seconds), 2e-6, 1e-8, 1e-4},                       \
+    {#section ".latency_clocks", FORETILE_MEMBER(section.latency_clocks), 1800, 100, 20000},               \
+    {#section ".step_clocks", FORETILE_MEMBER(section.step_clocks), 400, 1, 2000},                         \
+    {#section ".empty_line_bytes", FORETILE_MEMBER(section.empty_line_bytes), 300, 1, 10000},              \
+    {#section ".round_clocks", FORETILE_MEMBER(section.round_clocks), 100, 1, 5000},                       \
+    {#section ".round_shown", FORETILE_MEMBER(section.round_shown), 0.5, 0.01, 4},                         \
+    {#section ".exchange_clocks", FORETILE_MEMBER(section.exchange_clocks), 500, 1, 10000},                \
+    {#section ".exchange_clocks_per_kib", FORETILE_MEMBER(section.exchange_clocks_per_kib), 150, 1, 5000}, \
+    {#section ".wave", FORETILE_MEMBER(section.wave_seconds), 3e-6, 1e-8, 1e-4},                           \
+    {#section ".wave_shown", FORETILE_MEMBER(section.wave_shown), 0.5, 0.01, 4},                           \
   }
 const std::vector<Constant> kDecode = FORETILE_DECODE(decode), kDecodeDependent = FORETILE_DECODE(decode_dependent);
 #undef FORETILE_MEMBER
@@ -289,16 +293,23 @@ int run(int argc, char** argv) {
     times.insert(times.end(), more.begin(), more.end());
     return times;
   };
-  const auto in_turn = [](Regime regime) { return [=](const Time& t) { return t.in_turn && t.regime == regime; }; };
+  const auto in_turn = [](int range) { return [=](const Time& t) { return t.in_turn && !t.clock && t.regime == Regime::burst && kRowRanges[range].holds(t.problem); }; };
   if (what == "sm90") {
-    const std::vector<Time> whole = times_in_turn(results, {Family::sm90});
-    std::vector<Constant> constants = kSm90;
-    if (!whole.empty()) constants.push_back(kMmaEfficiency);
-    return fit(constants, with(our_times(results), whole), ours,
-               {{"M <= 96", [](const Time& t) { return !t.in_turn && t.problem.m <= 96; }},
-                {"M > 96", [](const Time& t) { return !t.in_turn && t.problem.m > 96; }},
-                {"the whole catalogue in bursts", in_turn(Regime::burst)},
-                {"the whole catalogue, sustained", in_turn(Regime::sustained)}}, check);
+    // Clocks tell energies apart that times alone would trade: a clock's length stands in the place of a time.
+    const std::vector<Time> bursts = times_in_turn(results, {Family::sm90});
+    std::vector<Time> clocks = bursts;
+    for (Time& t : clocks) t.seconds = 1e-6 / t.mhz, t.clock = true;
+    const auto time_or_clock = [&](const Machine& m, const Time& t) {
+      const Forecast f = forecast(m, t.operation, t.configuration, t.problem, {.regime = t.regime, .dependent = t.dependent});
+      return t.clock ? 1e-6 / f.clock_mhz : f.seconds;
+    };
+    return fit(kSm90, with(with(our_times(results), bursts), clocks), time_or_clock,
+               {{"sustained, M <= 96", [](const Time& t) { return !t.in_turn && kRowRanges[0].holds(t.problem); }, 0.1},  // of kernels that are no longer in the catalogue
+                {"sustained, M > 96", [](const Time& t) { return !t.in_turn && !kRowRanges[0].holds(t.problem); }},
+                {"bursts, M <= 96", in_turn(0)},
+                {"bursts, M = 97 to 2047", in_turn(1)},
+                {"bursts, M >= 2048", in_turn(2)},
+                {"the clocks of bursts", [](const Time& t) { return t.clock; }}}, check);
   }
   if (what == "fp32")
     return fit(kFp32, times_in_turn(results, {Family::simt, Family::ffma, Family::gemv}), ours,
@@ -307,8 +318,11 @@ int run(int argc, char** argv) {
                 {"ffma and gemv", [](const Time& t) { return t.configuration.family != Family::simt; }}}, check);
   if (what != "library") {
     const bool dependent = what == "decode_dependent";
-    return fit(dependent ? kDecodeDependent : kDecode, with(decode_times(results, dependent), times_in_turn(results, {Family::decode}, dependent)), ours,
-               {{"M = 1 to 96", [](const Time& t) { return !t.in_turn; }}, {"the whole catalogue", [](const Time& t) { return t.in_turn && t.problem.m <= 96; }}}, check);
+    return fit(dependent ? kDecodeDependent : kDecode, times_in_turn(results, {Family::decode}, dependent), ours,
+               {{"M <= 96, full tiles", [](const Time& t) { return kRowRanges[0].holds(t.problem) && t.problem.m % t.configuration.tile_m == 0; }},
+                {"M <= 96, tiles with rows to spare", [](const Time& t) { return kRowRanges[0].holds(t.problem) && t.problem.m % t.configuration.tile_m != 0; }},
+                {"M = 97 to 2047", [](const Time& t) { return kRowRanges[1].holds(t.problem); }},
+                {"M >= 2048", [](const Time& t) { return kRowRanges[2].holds(t.problem); }, 0.5}}, check);
   }
   const char* folder = std::getenv("FORETILE_DATA");
   if (!folder || !*folder) throw std::runtime_error("FORETILE_DATA names no folder with library times");
