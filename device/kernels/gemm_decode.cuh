@@ -144,13 +144,15 @@ template <Operation O, Configuration C> struct GemmDecode {
 
   FORETILE_DEVICE u32 expected_bytes() const { return u32(decode::expected_bytes(O, C, args.tile_columns)); }
   FORETILE_DEVICE void load_weights(const Step& at, L2Policy policy) {
-    const i32 box = decode::weight_box_rows(O, args.tile_columns), first = at.tile.n * (args.tile_columns / decode::tile_halves(O));
+    constexpr int kHalves = decode::tile_halves(O), kHalf = decode::half_columns(O, C);
+    const i32 rows = args.tile_columns / kHalves;
     FORETILE_UNROLL
     for (int slab = 0; slab < kSlabs; ++slab) {
-      for (i32 row = 0; row < args.tile_columns; row += box) {
-        const decode::Run run = decode::run_at(O, row);
-        const SmemAddress destination = weights_stage(at.ring.stage) + u32(slab * decode::weight_slab_bytes(C) + row * decode::kTileRowBytes);
-        tma_load(destination, args.b, {at.k_step * C.tile_k + slab * decode::slab_elements(O), first + run.place + run.half * (args.n / 2), args.b_batched ? at.tile.batch : 0}, full(at.ring.stage), policy);
+      FORETILE_UNROLL
+      for (int half = 0; half < kHalves; ++half) {
+        const SmemAddress destination = weights_stage(at.ring.stage) + u32(slab * decode::weight_slab_bytes(C) + half * kHalf * decode::kTileRowBytes);
+        const i32 row = at.tile.n * rows + half * (args.n / 2);
+        tma_load(destination, args.b, {at.k_step * C.tile_k + slab * decode::slab_elements(O), row, args.b_batched ? at.tile.batch : 0}, full(at.ring.stage), policy);
       }
     }
   }
@@ -175,12 +177,10 @@ template <Operation O, Configuration C> struct GemmDecode {
       if constexpr (C.split_k > 1) send(acc, warpgroup);
       FORETILE_UNROLL
       for (int band = 0; band < kBands; ++band) {
-        if constexpr (C.split_k > 1) {
-          float sums[kAccumulators] = {};  // not in place: the compiler would order such writes before the next wgmma
-          add(acc[band], sums, band, warpgroup);
-          put(sums, band, t, warpgroup);
+        if constexpr (kPacks) {
+          pack(acc[band], band, t, warpgroup);
         } else {
-          put(acc[band], band, t, warpgroup);
+          stage(acc[band], band, warpgroup);
         }
       }
       named_barrier_sync(decode::kConsumersBarrier, kConsumers);
@@ -198,9 +198,12 @@ template <Operation O, Configuration C> struct GemmDecode {
   // The slots that no box fills are cleared once, while the first loads are under way, so that wgmma reads nothing that was
   // never written.
   FORETILE_DEVICE void clear_unloaded_rows() {
-    for (u32 slab = 0; slab < C.stages * kSlabs; ++slab) {
-      for (u32 byte = u32(args.tile_columns) * decode::kTileRowBytes + thread_index() * 16; byte < u32(decode::weight_slab_bytes(C)); byte += kConsumers * 16)
-        store_shared(shared + u32(decode::weights_offset(C) + int(slab) * decode::weight_slab_bytes(C)) + byte, u32x4{0, 0, 0, 0});
+    constexpr u32 kRegions = C.stages * kSlabs * decode::tile_halves(O);  // halves of slabs, one behind the other
+    constexpr u32 kRegionBytes = decode::half_columns(O, C) * decode::kTileRowBytes;
+    const u32 first = u32(args.tile_columns) / decode::tile_halves(O) * decode::kTileRowBytes;
+    for (u32 region = 0; region < kRegions; ++region) {
+      for (u32 byte = first + thread_index() * 16; byte < kRegionBytes; byte += kConsumers * 16)
+        store_shared(shared + u32(decode::weights_offset(C)) + region * kRegionBytes + byte, u32x4{0, 0, 0, 0});
     }
     fence_proxy_async();
     named_barrier_sync(decode::kConsumersBarrier, kConsumers);
@@ -252,7 +255,7 @@ template <Operation O, Configuration C> struct GemmDecode {
   };
   static FORETILE_DEVICE Owned run_of(u32 warpgroup, int band, int upper) {
     const u32 row = (warpgroup * kBands + u32(band)) * decode::kMmaRows + u32(wgmma_accumulator(int(thread_index() % decode::kWarpgroup / 32 * 32), 2 * upper).row);
-    const decode::Run run = decode::run_at(O, int(row));
+    const decode::Run run = decode::run_at(O, C, int(row));
     return {u32(run.place / kShareOfHalf), u32(run.half * kShareOfHalf + run.place % kShareOfHalf)};
   }
   // A lane's i-th value of a run, among its accumulators of a band.
@@ -290,22 +293,12 @@ template <Operation O, Configuration C> struct GemmDecode {
     mbarrier_wait(partials(), 0);
   }
 
-  // Of this block's share in a band: the sums over all slices of K.
-  FORETILE_DEVICE void add(const float (&acc)[kAccumulators], float (&sums)[kAccumulators], int band, u32 warpgroup) const {
-    FORETILE_UNROLL
-    for (int upper = 0; upper < 2; ++upper) {
-      const Owned run = run_of(warpgroup, band, upper);
-      if (run.owner != slice) continue;
-      FORETILE_UNROLL
-      for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) add_slices(acc, sums, upper, run, piece);
-    }
-  }
-
-  FORETILE_DEVICE void add_slices(const float (&acc)[kAccumulators], float (&sums)[kAccumulators], int upper, const Owned& run, int piece) const {
+  // A piece of a run of this block's share: where K is split, the sum over all slices.
+  FORETILE_DEVICE void sum(const float (&acc)[kAccumulators], int upper, const Owned& run, int piece, float (&total)[kPieceFloats]) const {
     FORETILE_UNROLL
     for (u32 from = 0; from < C.split_k; ++from) {
       float part[kPieceFloats];
-      if (from == slice) {
+      if (C.split_k == 1 || from == slice) {
         FORETILE_UNROLL
         for (int i = 0; i < kPieceFloats; ++i) part[i] = acc[in_band(upper, piece * kPieceFloats + i)];
       } else if constexpr (kPieceFloats == 4) {
@@ -317,70 +310,61 @@ template <Operation O, Configuration C> struct GemmDecode {
       }
       FORETILE_UNROLL
       for (int i = 0; i < kPieceFloats; ++i) {
-        float& sum = sums[in_band(upper, piece * kPieceFloats + i)];
-        if (from == 0) sum = part[i];
-        else sum += part[i];
+        if (from == 0) total[i] = part[i];
+        else total[i] += part[i];
       }
     }
   }
 
-  // ---- into shared memory, on the way to D ---------------------------------------------------------------------
-  FORETILE_DEVICE void put(const float (&values)[kAccumulators], int band, const Tile& t, u32 warpgroup) {
-    if constexpr (kPacks) {
-      pack(values, band, t, warpgroup);
-    } else {
-      stage(values, band, warpgroup);
-    }
-  }
-
-  // ---- outputs that a thread's accumulators are enough for: straight to the type of D ---------------------------
+  // ---- a plain tile: straight to the type of D ------------------------------------------------------------------
   // `column` counts from packed_first_column of this block's share.
   FORETILE_DEVICE SmemAddress packed(u32 token, u32 column) const {
     return shared + u32(decode::staged_offset(O, C)) + token * decode::packed_pitch(O, C) + column * 2;
   }
   FORETILE_DEVICE u32 packed_first_column() const { return u32(decode::packed_first_column(O, C, int(slice))); }
 
-  // A warp's outputs of a band are matrices of eight tokens by eight columns: of a plain tile the lower and the upper
-  // columns by turns, of a gated one one a group of tokens.
-  FORETILE_DEVICE void pack(const float (&values)[kAccumulators], int band, const Tile& t, u32 warpgroup) {
+  // A warp's values of a band are matrices of eight tokens by eight columns, the lower and the upper columns by turns.
+  FORETILE_DEVICE void pack(const float (&acc)[kAccumulators], int band, const Tile& t, u32 warpgroup) {
     // Where only one half of a warp's columns is this block's share the other lands beside it and is never read.
     if (C.split_k > 1 && run_of(warpgroup, band, 0).owner != slice && run_of(warpgroup, band, 1).owner != slice) return;
-    constexpr int kAcross = decode::warp_outputs(O) / 8, kMatrices = C.tile_m / 8 * kAcross;
+    float values[kAccumulators] = {};  // beside the accumulators: the compiler would order writes to them before the next wgmma
+    FORETILE_UNROLL
+    for (int upper = 0; upper < 2; ++upper) {
+      const Owned run = run_of(warpgroup, band, upper);
+      if (C.split_k > 1 && run.owner != slice) continue;
+      FORETILE_UNROLL
+      for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) {
+        float total[kPieceFloats] = {};
+        sum(acc, upper, run, piece, total);
+        FORETILE_UNROLL
+        for (int i = 0; i < kPieceFloats; ++i) values[in_band(upper, piece * kPieceFloats + i)] = total[i];
+      }
+    }
+    constexpr int kMatrices = C.tile_m / 8 * 2;
     const Epilogue<O> epilogue(args.epilogue, t.at.batch);
-    const u32 matrix = lane_index() / 8, token = matrix / kAcross * 8 + lane_index() % 8;
+    const u32 matrix = lane_index() / 8, token = matrix / 2 * 8 + lane_index() % 8;
     const u32 warp = (warpgroup * kBands + u32(band)) * 4 + thread_index() % decode::kWarpgroup / 32;
-    const u32 column = warp * decode::warp_outputs(O) - packed_first_column() + matrix % kAcross * 8;
-    const auto fragment = [&](int i) { return pair(epilogue, values, (i < kMatrices ? i : kMatrices - 1) * (4 / kAcross)); };
+    const u32 column = warp * 16 - packed_first_column() + matrix % 2 * 8;
+    const auto fragment = [&](int i) { return pack_pair<Storage<O.d>>(epilogue(values[2 * i], 0, 0), epilogue(values[2 * i + 1], 0, 0)); };  // two tokens of a column
     FORETILE_UNROLL
     for (int i = 0; i + 4 <= kMatrices; i += 4)
-      store_matrix_x4_transposed(packed(u32(i) / kAcross * 8 + token, column), {fragment(i), fragment(i + 1), fragment(i + 2), fragment(i + 3)});
-    FORETILE_UNROLL
-    for (int i = kMatrices / 4 * 4; i < kMatrices; i += 2)
-      store_matrix_x2_transposed(packed(u32(i) / kAcross * 8 + token % (16 / kAcross), column), {fragment(i), fragment(i + 1)});
+      store_matrix_x4_transposed(packed(u32(i) / 2 * 8 + token, column), {fragment(i), fragment(i + 1), fragment(i + 2), fragment(i + 3)});
+    if constexpr (kMatrices % 4)
+      store_matrix_x2_transposed(packed(u32(kMatrices) / 2 * 8 - 8 + token % 8, column), {fragment(kMatrices - 2), fragment(kMatrices - 1)});
   }
-  // Two neighbouring tokens of a column.
-  static FORETILE_DEVICE u32 pair(const Epilogue<O>& epilogue, const float (&x)[kAccumulators], int i) {
-    if constexpr (O.gating == Gating::halves) {  // needs no place: it has no operands
-      return pack_pair<Storage<O.d>>(epilogue.gated(x[i], x[i + 2], 0, 0, 0), epilogue.gated(x[i + 1], x[i + 3], 0, 0, 0));
-    } else {
-      return pack_pair<Storage<O.d>>(epilogue(x[i], 0, 0), epilogue(x[i + 1], 0, 0));
-    }
-  }
-
   // A thread writes eight neighbours of D in every kTokensAtOnce-th row of the tile.
   FORETILE_DEVICE void store_packed(const Tile& t) {
     using D = Storage<O.d>;
-    constexpr u32 kShare = u32(decode::share_outputs(O, C)), kPieces = kShare / 8;
+    constexpr u32 kShare = u32(decode::share_columns(O, C)), kPieces = kShare / 8;
     constexpr i32 kTokensAtOnce = kConsumers / kPieces, kRounds = (C.tile_m + kTokensAtOnce - 1) / kTokensAtOnce;
     constexpr i32 kBatch = kRounds < 4 ? kRounds : 4;
     const u32 in_tile = slice * kShare + thread_index() % kPieces * 8, place = in_tile - packed_first_column();
-    const i32 outputs = i32(output_columns(O, args.n)), outputs_of_tile = i32(output_columns(O, args.tile_columns));
-    const i32 column = t.at.n * outputs_of_tile + i32(in_tile);
-    if (i32(in_tile) >= outputs_of_tile || column >= outputs) return;
+    const i32 column = t.at.n * args.tile_columns + i32(in_tile);
+    if (i32(in_tile) >= args.tile_columns || column >= args.n) return;
     const MatrixArgument& d = args.epilogue.d;
     D* const to = static_cast<D*>(d.data) + Epilogue<O>::offset(d, t.at.batch, t.first_row, column);
     for (i32 first = i32(thread_index() / kPieces); first < t.tokens; first += kBatch * kTokensAtOnce) {
-      if (O.output == Alignment::tma && column + 8 <= outputs) {
+      if (O.output == Alignment::tma && column + 8 <= args.n) {
         u32x4 piece[kBatch];
         FORETILE_UNROLL
         for (i32 i = 0; i < kBatch; ++i)
@@ -390,7 +374,7 @@ template <Operation O, Configuration C> struct GemmDecode {
           if (first + i * kTokensAtOnce < t.tokens) store_global(reinterpret_cast<u32x4*>(to + (first + i * kTokensAtOnce) * d.ld), piece[i]);
       } else {
         for (i32 token = first; token < t.tokens && token < first + kBatch * kTokensAtOnce; token += kTokensAtOnce)
-          for (i32 j = 0; j < 8 && column + j < outputs; ++j) store_global(to + token * d.ld + j, load_shared<D>(packed(u32(token), place + u32(j))));
+          for (i32 j = 0; j < 8 && column + j < args.n; ++j) store_global(to + token * d.ld + j, load_shared<D>(packed(u32(token), place + u32(j))));
       }
     }
   }
@@ -398,15 +382,20 @@ template <Operation O, Configuration C> struct GemmDecode {
   // ---- epilogues with operands, and D in fp32 -------------------------------------------------------------------
   FORETILE_DEVICE SmemAddress staged(u32 token, u32 place) const { return shared + u32(decode::staged_offset(O, C)) + (token * kPitch + place) * 4; }
 
-  FORETILE_DEVICE void stage(const float (&values)[kAccumulators], int band, u32 warpgroup) {
+  FORETILE_DEVICE void stage(const float (&acc)[kAccumulators], int band, u32 warpgroup) {
     FORETILE_UNROLL
     for (int upper = 0; upper < 2; ++upper) {
       const Owned run = run_of(warpgroup, band, upper);
       if (C.split_k > 1 && run.owner != slice) continue;
       FORETILE_UNROLL
-      for (int i = 0; i < kRunFloats; ++i) {
-        const Element at = wgmma_accumulator(int(thread_index() % decode::kWarpgroup), in_band(upper, i));
-        store_shared(staged(u32(at.column), run.place + lane_index() / 4), values[in_band(upper, i)]);
+      for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) {
+        float total[kPieceFloats] = {};
+        sum(acc, upper, run, piece, total);
+        FORETILE_UNROLL
+        for (int i = 0; i < kPieceFloats; ++i) {
+          const Element at = wgmma_accumulator(int(thread_index() % decode::kWarpgroup), in_band(upper, piece * kPieceFloats + i));
+          store_shared(staged(u32(at.column), run.place + lane_index() / 4), total[i]);
+        }
       }
     }
   }

@@ -31,8 +31,8 @@ constexpr int weights_offset(const Configuration&) { return 0; }
 constexpr int tokens_offset(const Configuration& c) { return c.stages * weight_stage_bytes(c); }
 constexpr int ring_bytes(const Configuration& c) { return c.stages * stage_bytes(c); }
 
-// Where gate and up columns lie in halves of B's rows, runs of eight alternate in the tile, a run of gates and the run of
-// their up columns: so the two of a pair meet in the registers of one thread (wgmma's rows r and r + 8).
+// Where gate and up columns lie in halves of B's rows, a tile has some of both, one half behind the other. (Runs of eight by
+// turns, so that the two of a pair meet in the registers of one thread, take boxes of eight rows: 10 to 30 % slower.)
 constexpr int kRunColumns = 8;
 constexpr int tile_halves(const Operation& o) { return o.gating == Gating::halves ? 2 : 1; }
 constexpr int half_columns(const Operation& o, const Configuration& c) { return c.tile_n / tile_halves(o); }
@@ -40,13 +40,12 @@ struct Run {
   int half;   // 0, or 1: up columns
   int place;  // of its first column in its half of the tile
 };
-constexpr Run run_at(const Operation& o, int row) {  // of the tile of weights
-  const int run = row / kRunColumns;
-  return {run % tile_halves(o), run / tile_halves(o) * kRunColumns};
+constexpr Run run_at(const Operation& o, const Configuration& c, int row) {  // of the tile of weights
+  return {row / half_columns(o, c), row % half_columns(o, c)};
 }
 
 // K is split over the blocks of a cluster. Each sums, in the order of their ranks, its share of the tile's columns: of
-// each half, where there are halves.
+// each half, where there are halves, so that the two of a pair meet.
 constexpr int share_of_half(const Operation& o, const Configuration& c) { return half_columns(o, c) / c.split_k; }
 constexpr int share_columns(const Operation& o, const Configuration& c) { return share_of_half(o, c) * tile_halves(o); }
 constexpr int share_outputs(const Operation& o, const Configuration& c) { return share_columns(o, c) / (o.gating == Gating::none ? 1 : 2); }
@@ -60,24 +59,20 @@ constexpr int run_bytes(const Configuration& c) { return c.tile_m * kRunColumns 
 constexpr int share_bytes(const Operation& o, const Configuration& c) { return runs_of_share(o, c) * run_bytes(c); }  // from one peer
 constexpr int exchange_bytes(const Operation& o, const Configuration& c) { return (c.split_k - 1) * share_bytes(o, c); }
 
-// The finished share goes through shared memory, so that rows of D are written in long pieces: in the type of D where a
-// thread's accumulators are all that its outputs take, else as floats; one row a token.
-constexpr bool packs(const Operation& o) {
-  return size_of(o.d) == 2 && !o.has_c && !o.has_bias && !o.has_residual && (is_plain(o) || o.gating == Gating::halves);
-}
-// A warp writes the outputs of 16 of the tile's columns; its share may begin in the middle of them.
-constexpr int warp_outputs(const Operation& o) { return 16 / tile_halves(o); }
-constexpr int packed_first_column(const Operation& o, const Configuration& c, int slice) { return slice * share_outputs(o, c) / warp_outputs(o) * warp_outputs(o); }
+// The finished share goes through shared memory, so that rows of D are written in long pieces: a tile that nothing
+// but scaling and rounding stands before in the type of D, others as floats; one row a token.
+constexpr bool packs(const Operation& o) { return is_plain(o) && size_of(o.d) == 2; }
+// A warp writes 16 of the tile's columns; its share may begin in the middle of them.
+constexpr int packed_first_column(const Operation& o, const Configuration& c, int slice) { return slice * share_columns(o, c) / 16 * 16; }
 // 16 bytes more than the columns take: eight tokens' pieces of 16 bytes lie in different banks.
-constexpr int packed_pitch(const Operation& o, const Configuration& c) { return int(ceil_div(share_outputs(o, c), warp_outputs(o))) * warp_outputs(o) * 2 + 16; }
-constexpr int packed_rows(const Configuration& c) { return int(ceil_div(c.tile_m, 16)) * 16; }  // matrices are stored in twos
+constexpr int packed_pitch(const Operation& o, const Configuration& c) { return int(ceil_div(share_columns(o, c), 16)) * 16 * 2 + 16; }
 // Eight neighbouring columns of four pairs of tokens are written at once (a wgmma fragment): a pitch of 4 modulo 16 puts
 // them into 32 different banks, and keeps rows of four floats aligned.
 constexpr int share_pitch(const Operation& o, const Configuration& c) {
   const int columns = share_columns(o, c);
   return columns % 16 == 8 ? columns + 4 : columns + 4 + (16 - columns % 16) % 16;
 }
-constexpr int staged_bytes(const Operation& o, const Configuration& c) { return packs(o) ? packed_rows(c) * packed_pitch(o, c) : c.tile_m * share_pitch(o, c) * 4; }
+constexpr int staged_bytes(const Operation& o, const Configuration& c) { return c.tile_m * (packs(o) ? packed_pitch(o, c) : share_pitch(o, c) * 4); }
 
 // Apart from the ring, which the producer goes on filling.
 constexpr int exchange_offset(const Configuration& c) { return ring_bytes(c); }
@@ -143,7 +138,7 @@ constexpr int expected_bytes(const Operation& o, const Configuration& c, int col
 }
 
 // ---- tensor-map boxes: rows ---------------------------------------------------------------------------------
-constexpr int weight_box_rows(const Operation& o, int columns) { return tile_halves(o) > 1 ? kRunColumns : columns; }
+constexpr int weight_box_rows(const Operation& o, int columns) { return columns / tile_halves(o); }
 constexpr int token_box_rows(const Configuration& c) { return c.tile_m; }
 
 // Steps along K of this slice: [first_step(slice), first_step(slice + 1)). Slices are cut at multiples of 128

@@ -44,7 +44,7 @@ TEST_F(DecodeCalls, GatedProductsTakeTheDecodeKernel) {
       EXPECT_EQ(l.decode.n, 28672) << "N counts the product's columns";
       EXPECT_EQ(l.decode.epilogue.d.ld, 14336) << "a dense D has N/2";
       EXPECT_EQ(map_of(l.decode.b).extent[1], 28672u);
-      EXPECT_EQ(map_of(l.decode.b).box[1], u32(gating == Gating::halves ? 8 : l.decode.tile_columns));
+      EXPECT_EQ(map_of(l.decode.b).box[1], u32(l.decode.tile_columns / (gating == Gating::halves ? 2 : 1)));
     }
 }
 
