@@ -138,12 +138,12 @@ Report emulate(const std::vector<Launch>& chain, const Options& options = {});
 // nothing else. Point Options::timeline to it for one run or several.
 class Timeline {
  public:
-  // Opens a file beside `path`. Throws std::runtime_error that names the path, here and in finish().
+  // Opens a file beside `path`, or what is no regular file itself, such as a pipe. Throws std::runtime_error that names the path, here and in finish().
   explicit Timeline(std::string path);
   ~Timeline();  // without finish() nothing is left behind
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
-  void finish();  // completes the file and moves it to `path`
+  void finish();  // completes the file and moves it to `path`, behind its links
 
  private:
   friend class Picture;

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <fstream>
 #include <memory>
 
 #include "bench/calibrate.h"
@@ -22,13 +21,6 @@ struct Options {
   Output output;
 };
 
-void write(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw NotPossible(fmt::format("{} cannot be written", path));
-}
-
 int calibrate_command(const Options& options) {
   if (!options.out.ends_with(".toml")) throw BadInput(fmt::format("--out is \"{}\"; allowed: a file that ends in .toml", options.out));
   if (const std::string reason = bench::Gpu::why_not(); !reason.empty())
@@ -42,7 +34,7 @@ int calibrate_command(const Options& options) {
   if (!base) throw NotPossible(fmt::format("{} has compute capability {}.{}; 7.0 or more is needed", c.gpu, c.compute_capability / 10, c.compute_capability % 10));
   std::vector<std::string> left_out;
   const std::string text = bench::machine_file(*base, c, left_out);
-  write(options.out, text);
+  write_file("--out", options.out, text);
   const Machine machine = load_machine(options.out);
 
   bench::SetReport before, after;

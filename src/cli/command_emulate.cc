@@ -129,7 +129,14 @@ int emulate_command(const Options& options) {
     throw BadInput(fmt::format("--m {} --n {} --k {} with {} would take the emulator about {}; choose a smaller product (a few tiles show what a large one would), or insist with --force", p.m, p.n, p.k, text_of(c), time_text(expected)));
 
   std::optional<emulator::Timeline> timeline;
-  if (!options.timeline.empty()) how.timeline = &timeline.emplace(options.timeline);
+  const auto of_timeline = [](auto&& act) {
+    try {
+      act();
+    } catch (const std::runtime_error& e) {
+      throw NotPossible(fmt::format("--timeline: {}", e.what()));
+    }
+  };
+  if (!options.timeline.empty()) of_timeline([&] { how.timeline = &timeline.emplace(options.timeline); });
 
   // The emulator works in a thread of its own, so that this one can say how long it has been.
   auto work = std::async(std::launch::async, [&] { return emulate_and_check(chain, options.weights_ready, data, how, sms); });
@@ -139,7 +146,7 @@ int emulate_command(const Options& options) {
       progress.done(ticks / 10, fmt::format(" s of about {:.0f}", std::max(1.0, expected)));
   }
   const EmulatedCheck check = work.get();
-  if (timeline) timeline->finish();
+  if (timeline) of_timeline([&] { timeline->finish(); });
   // A mutation that met no call would look like a kernel that does not need it.
   for (const emulator::Mutation& m : how.mutations) {
     const bool met = std::any_of(check.report.calls.begin(), check.report.calls.end(), [&](const emulator::CallSite& c) { return c.site.line == m.line && std::string_view(c.site.file).ends_with(m.file); });

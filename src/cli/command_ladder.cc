@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <vector>
@@ -116,12 +115,7 @@ int climb_command(const Options& options, const Problem& p) {
     }
     progress.finish();
   }
-  if (!options.plot.empty()) {
-    std::ofstream file(options.plot);
-    file << ladder::picture(machine, p, climb, cublas_fp32, cublas_half);
-    file.flush();
-    if (!file.good()) throw NotPossible(fmt::format("--plot: {} cannot be written", options.plot));
-  }
+  if (!options.plot.empty()) write_file("--plot", options.plot, ladder::picture(machine, p, climb, cublas_fp32, cublas_half));
   if (options.output.json) {
     auto json = envelope("ladder");
     json["problem"] = {{"m", p.m}, {"n", p.n}, {"k", p.k}};

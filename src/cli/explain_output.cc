@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 
 #include "cli/terminal.h"
@@ -53,10 +52,7 @@ std::string tile_text(const Configuration& c) {
 void write(const std::string& path, const Roofline& r) {
   const bool html = path.ends_with(".html");
   if (!html && !path.ends_with(".svg")) throw BadInput(fmt::format("--roofline is \"{}\"; allowed: a file that ends in .svg or .html", path));
-  std::ofstream file(path);
-  file << (html ? roofline_html(r) : roofline_svg(r));
-  file.close();
-  if (!file) throw NotPossible(fmt::format("{} cannot be written", path));
+  write_file("--roofline", path, html ? roofline_html(r) : roofline_svg(r));
   fmt::print(stderr, "roofline: {}\n", path);
 }
 

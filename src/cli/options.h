@@ -85,6 +85,8 @@ nlohmann::ordered_json envelope(const std::string& command);
 nlohmann::ordered_json json_of(const Operation& o, const Problem& p);
 nlohmann::ordered_json json_of(const Forecast& f);
 void print_json(const nlohmann::ordered_json& value);
+// The file that `option` names. NotPossible, with the reason, where it cannot be written.
+void write_file(const std::string& option, const std::string& path, const std::string& text);
 
 std::string shape_text(const Problem& p);         // "32 x 6144 x 4096", a batch in front where there is one
 std::string operation_line(const Operation& o);   // "bf16 x bf16 -> bf16, + bias, gelu_erf"

@@ -87,7 +87,16 @@ TEST(Environment, ATimelineThatCannotBeWrittenIsSaidByName) {
   const Outcome o = foretile("emulate --m 8 --n 8 --k 8 --timeline /nonexistent/run.json");
   EXPECT_EQ(o.code, 3);
   EXPECT_EQ(o.out, "");
-  EXPECT_NE(o.error.find("/nonexistent/run.json cannot be written: No such file"), std::string::npos) << o.error;
+  EXPECT_NE(o.error.find("--timeline: the timeline /nonexistent/run.json cannot be written: No such file"), std::string::npos) << o.error;
+}
+
+TEST(Environment, APictureThatCannotBeWrittenIsSaidByName) {
+  for (const std::string arguments : {"explain --m 8 --n 8 --k 8 --roofline", "ladder --plot"}) {
+    const Outcome o = foretile(arguments + " /nonexistent/picture.svg");
+    EXPECT_EQ(o.code, 3) << arguments;
+    EXPECT_EQ(o.out, "");
+    EXPECT_NE(o.error.find(arguments.substr(arguments.rfind("--")) + ": /nonexistent/picture.svg cannot be written: No such file"), std::string::npos) << o.error;
+  }
 }
 
 TEST(Environment, CommandsThatNeedAGpuSayWhatIsMissing) {

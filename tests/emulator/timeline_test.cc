@@ -1,12 +1,14 @@
 // The timeline: a file that viewers take, whose spans are what the run did.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -228,6 +230,50 @@ TEST_F(InTimeline, WhatCannotBeWrittenIsSaidByName) {
     t.finish();
   }).find(path() + " cannot be written: "), std::string::npos);
   EXPECT_EQ(files(), 1u);  // nothing temporary stays
+}
+
+// Only regular files are replaced: a link stays and its file is written, be it there before or not.
+TEST_F(InTimeline, FollowsLinks) {
+  namespace fs = std::filesystem;
+  fs::create_directory(folder_ / "far");
+  fs::create_symlink("far/first.json", path());
+  fs::create_symlink("second.json", folder_ / "far" / "first.json");
+  for (int time = 0; time < 2; ++time) {
+    events_of([](Timeline&) {});
+    EXPECT_TRUE(fs::is_symlink(path()));
+    EXPECT_TRUE(fs::is_symlink(folder_ / "far" / "first.json"));
+    EXPECT_TRUE(fs::is_regular_file(folder_ / "far" / "second.json"));
+  }
+  EXPECT_EQ(files(), 2u);
+  fs::remove(folder_ / "far" / "second.json");
+  fs::create_symlink("first.json", folder_ / "far" / "second.json");
+  EXPECT_NE(refusal([&] { Timeline t(path()); }).find(path() + " cannot be written: Too many levels of symbolic links"), std::string::npos);
+}
+
+TEST_F(InTimeline, WritesThroughToAPipe) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  auto reader = std::async(std::launch::async, [&] { return json::parse(std::ifstream(path())); });
+  Timeline timeline(path());
+  Options o;
+  o.timeline = &timeline;
+  Pipeline().run(Break::nothing, o);
+  timeline.finish();
+  expect_trace_events(reader.get());
+  EXPECT_TRUE(std::filesystem::is_fifo(path()));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(InTimeline, APipeWithoutItsReaderIsAnError) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  auto reader = std::async(std::launch::async, [&] { std::ifstream in(path()); });
+  EXPECT_NE(refusal([&] {
+    Timeline timeline(path());
+    reader.get();
+    timeline.finish();
+  }).find(path() + " cannot be written: Broken pipe"), std::string::npos);
+  std::signal(SIGPIPE, before);
+  EXPECT_TRUE(std::filesystem::is_fifo(path()));
 }
 
 TEST_F(InTimeline, AFullDiskIsAnErrorAndLeavesNothing) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
@@ -13,7 +14,7 @@ namespace foretile::emulator {
 
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\', out += c;
@@ -23,29 +24,40 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
+std::runtime_error not_written(const std::string& path, int error) { return std::runtime_error(fmt::format("the timeline {} cannot be written: {}", path, std::strerror(error))); }
+
 }  // namespace
 
 EventArguments& EventArguments::add(std::string_view name, std::string_view text) {
-  json_ += fmt::format("{}{}:{}", json_.empty() ? "" : ",", quoted(name), quoted(text));
+  json_ += fmt::format("{}{}:{}", json_.empty() ? "" : ",", json_text(name), json_text(text));
   return *this;
 }
 EventArguments& EventArguments::add(std::string_view name, i64 number) {
-  json_ += fmt::format("{}{}:{}", json_.empty() ? "" : ",", quoted(name), number);
+  json_ += fmt::format("{}{}:{}", json_.empty() ? "" : ",", json_text(name), number);
   return *this;
 }
 
 // ---- the file --------------------------------------------------------------------------------------------
 
-Timeline::Writer::Writer(std::string path) : path_(std::move(path)), temporary_(fmt::format("{}.{}.tmp", path_, getpid())) {
-  file_ = std::fopen(temporary_.c_str(), "wb");
-  if (!file_) throw std::runtime_error(fmt::format("the timeline {} cannot be written: {}", path_, std::strerror(errno)));
+Timeline::Writer::Writer(std::string path) : path_(std::move(path)) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status status = fs::status(path_, error);
+  if (status.type() == fs::file_type::none) throw not_written(path_, error.value());
+  if (fs::is_regular_file(status) || !fs::exists(status)) {
+    fs::path target = path_;  // a link stays, and its file is replaced; status() has seen that links end
+    while (fs::is_symlink(fs::symlink_status(target, error))) target = target.parent_path() / fs::read_symlink(target);
+    target_ = target.string(), temporary_ = fmt::format("{}.{}.tmp", target_, getpid());
+  }
+  file_ = std::fopen(temporary_.empty() ? path_.c_str() : temporary_.c_str(), "wb");
+  if (!file_) throw not_written(path_, errno);
   write(R"({"displayTimeUnit":"ns","otherData":{"time":"1 us is one emulated step: a call of the vocabulary by one thread"},"traceEvents":[)");
 }
 
 Timeline::Writer::~Writer() {
   if (!file_) return;
   std::fclose(file_);
-  std::remove(temporary_.c_str());
+  if (!temporary_.empty()) std::remove(temporary_.c_str());
 }
 
 void Timeline::Writer::write(const std::string& text) {
@@ -55,19 +67,19 @@ void Timeline::Writer::write(const std::string& text) {
 void Timeline::Writer::finish() {
   write("\n]}\n");
   if (std::fflush(file_) != 0 && !error_) error_ = errno;
-  if (!error_ && std::rename(temporary_.c_str(), path_.c_str()) != 0) error_ = errno;
+  if (!error_ && !temporary_.empty() && std::rename(temporary_.c_str(), target_.c_str()) != 0) error_ = errno;
   std::fclose(file_);
   file_ = nullptr;
   if (!error_) return;
-  std::remove(temporary_.c_str());
-  throw std::runtime_error(fmt::format("the timeline {} cannot be written: {}", path_, std::strerror(error_)));
+  if (!temporary_.empty()) std::remove(temporary_.c_str());
+  throw not_written(path_, error_);
 }
 
 // ---- tracks and spans ------------------------------------------------------------------------------------
 
 u32 Timeline::Writer::add_process(const std::string& name) {
   const u32 process = ++processes_;
-  for (const auto& [what, value] : {std::pair{"process_name", "\"name\":" + quoted(name)}, std::pair{"process_sort_index", fmt::format("\"sort_index\":{}", process)}}) {
+  for (const auto& [what, value] : {std::pair{"process_name", "\"name\":" + json_text(name)}, std::pair{"process_sort_index", fmt::format("\"sort_index\":{}", process)}}) {
     write(fmt::format("{}\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"args\":{{{}}}}}", any_ ? "," : "", what, process, value));
     any_ = true;
   }
@@ -87,7 +99,7 @@ u32 Timeline::Writer::open(u32 track, u64 step, const std::string& name, const c
     t.rows.push_back(id);
     t.busy.push_back(false);
     constexpr u32 kRowsShown = 64;  // of a track, before the next track's
-    for (const auto& [what, value] : {std::pair{"thread_name", "\"name\":" + quoted(t.name)}, std::pair{"thread_sort_index", fmt::format("\"sort_index\":{}", track * kRowsShown + row)}})
+    for (const auto& [what, value] : {std::pair{"thread_name", "\"name\":" + json_text(t.name)}, std::pair{"thread_sort_index", fmt::format("\"sort_index\":{}", track * kRowsShown + row)}})
       write(fmt::format(",\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{{}}}}}", what, t.process, id, value));
   }
   t.busy[row] = !base;
@@ -101,7 +113,7 @@ u32 Timeline::Writer::open(u32 track, u64 step, const std::string& name, const c
   }
   Span& s = spans_[index - 1];
   s = {track, u32(row), origin + step, base,
-       fmt::format("\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{},\"args\":{{{}", quoted(name), quoted(category), t.process, t.rows[row], origin + step, arguments.json())};
+       fmt::format("\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{},\"args\":{{{}", json_text(name), json_text(category), t.process, t.rows[row], origin + step, arguments.json())};
   return index;
 }
 
@@ -117,7 +129,7 @@ void Timeline::Writer::close(u32 span, u64 step, const EventArguments& more) {
 
 void Timeline::Writer::mark(u32 process, u64 step, const std::string& name, const EventArguments& arguments) {
   latest = std::max(latest, origin + step);
-  write(fmt::format(",\n{{\"ph\":\"i\",\"s\":\"p\",\"name\":{},\"pid\":{},\"tid\":0,\"ts\":{},\"args\":{{{}}}}}", quoted(name), process, origin + step, arguments.json()));
+  write(fmt::format(",\n{{\"ph\":\"i\",\"s\":\"p\",\"name\":{},\"pid\":{},\"tid\":0,\"ts\":{},\"args\":{{{}}}}}", json_text(name), process, origin + step, arguments.json()));
 }
 
 void Timeline::Writer::end_run(u64 step) {

@@ -54,7 +54,10 @@ struct Timeline::Writer {
   };
   void write(const std::string& event);
 
-  std::string path_, temporary_;
+  std::string path_;
+  // A regular file, or one yet to be, is replaced when the timeline is complete; into a pipe or a device it is written as it
+  // comes, and both of these are empty.
+  std::string target_, temporary_;
   std::FILE* file_ = nullptr;
   int error_ = 0;  // errno of the first write that failed
   bool any_ = false;
