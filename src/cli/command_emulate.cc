@@ -58,6 +58,18 @@ emulator::Mutation mutation_from(const std::string& text) {
   return m;
 }
 
+std::vector<emulator::Mutation> mutations_from(const std::vector<std::string>& texts) {
+  std::vector<emulator::Mutation> all;
+  for (const std::string& text : texts) {
+    const emulator::Mutation m = mutation_from(text);
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i].line == m.line && (all[i].file.ends_with(m.file) || m.file.ends_with(all[i].file)))
+        throw BadInput(fmt::format("--mutate {} and --mutate {} break the same call; allowed: one of them", texts[i], text));
+    all.push_back(m);
+  }
+  return all;
+}
+
 std::string place_of(const Site& site) {
   if (!site.file) return "";
   const std::string_view file = site.file;
@@ -116,7 +128,7 @@ int emulate_command(const Options& options) {
   how.races = one_of<bool>("--checks", options.checks, {{"all", true}, {"no-races", false}});
   how.trace = options.trace;
   how.l2_bytes = u64(machine.l2_bytes / machine.l2_copies);  // what SMs everywhere read comes to stand in every partition
-  for (const std::string& text : options.mutate) how.mutations.push_back(mutation_from(text));
+  how.mutations = mutations_from(options.mutate);
   reference::GemmDataOptions data;
   data.values = one_of<reference::Values>("--values", options.values, {{"integers", reference::Values::integers}, {"normal", reference::Values::normal}});
   data.seed = how.seed;
@@ -147,10 +159,15 @@ int emulate_command(const Options& options) {
   }
   const EmulatedCheck check = work.get();
   if (timeline) of_timeline([&] { timeline->finish(); });
-  // A mutation that met no call would look like a kernel that does not need it.
-  for (const emulator::Mutation& m : how.mutations) {
-    const bool met = std::any_of(check.report.calls.begin(), check.report.calls.end(), [&](const emulator::CallSite& c) { return c.site.line == m.line && std::string_view(c.site.file).ends_with(m.file); });
-    if (!met) throw BadInput(fmt::format("--mutate {}:{}: no synchronising call of this run stands there; --calls lists them", m.file, m.line));
+  // A mutation that changed nothing would look like a kernel that does not need the call.
+  for (size_t i = 0; i < how.mutations.size(); ++i) {
+    const emulator::Mutation& m = how.mutations[i];
+    std::string met;
+    bool counted = false;
+    for (const emulator::CallSite& c : check.report.calls)
+      if (c.site.line == m.line && std::string_view(c.site.file).ends_with(m.file)) met = c.call, counted |= c.counted;
+    if (met.empty()) throw BadInput(fmt::format("--mutate {}:{}: no synchronising call of this run stands there; --calls lists them", m.file, m.line));
+    if (m.kind != emulator::Mutation::Kind::drop && !counted) throw BadInput(fmt::format("--mutate {}: {} has no count; allowed: drop", options.mutate[i], met));
   }
 
   if (options.output.json) {

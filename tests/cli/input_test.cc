@@ -67,6 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Commands, BadInput, testing::Values(
     Bad{"emulate --m 8 --n 8 --k 8 --mutate gemm:drop", {"--mutate is \"gemm:drop\"", "FILE:LINE:KIND"}},
     Bad{"emulate --m 8 --n 8 --k 8 --mutate gemm.cuh:3:explode", {"drop, more or less"}},
     Bad{"emulate --m 8 --n 8 --k 8 --mutate gemm_sm90.cuh:1:drop", {"gemm_sm90.cuh:1", "--calls"}},
+    Bad{"emulate --m 8 --n 8 --k 8 --mutate gemm_sm90.cuh:1:drop --mutate sm90.cuh:1:more", {"gemm_sm90.cuh:1:drop", "sm90.cuh:1:more", "the same call", "one of them"}},
     Bad{"emulate --m 8 --n 8 --k 8 --chain 0", {"--chain is \"0\"", "from 1"}},
     Bad{"emulate --m 8 --n 8 --k 8 --chain 2 --out-dtype fp32", {"--chain 2", "--out-dtype must equal --dtype"}},
     Bad{"emulate --m 8 --n 8 --k 8 --chain 2 --transpose-a", {"--chain 2", "--transpose-a"}},

@@ -251,6 +251,25 @@ TEST(Emulate, ABrokenKernelFails) {
   }
 }
 
+// "more" and "less" of a call that counts nothing would change nothing, and look like a kernel that does not need the call.
+TEST(Emulate, OnlyACallWithACountHasMoreAndLess) {
+  const std::string product = "emulate --m 64 --n 128 --k 512 --config sm90:64x64x128:s2:coop:b1 --sms 2 ";
+  const auto calls = foretile(product + "--json").json().at("calls");
+  int met = 0;
+  for (const auto& c : calls) {
+    if (c.at("call") != "fence_proxy_async" && c.at("call") != "named_barrier_sync") continue;
+    ++met;
+    const std::string at = c.at("at");
+    const bool counted = c.at("call") == "named_barrier_sync";
+    for (const std::string kind : {"more", "less"}) {
+      const Outcome o = foretile(product + "--mutate " + at + ":" + kind);
+      EXPECT_EQ(o.code, counted ? 1 : 2) << at << o.error;
+      EXPECT_EQ(o.error.find("--mutate " + at + ":" + kind + ": fence_proxy_async has no count; allowed: drop") != std::string::npos, !counted) << o.error;
+    }
+  }
+  EXPECT_GE(met, 2);
+}
+
 TEST(Emulate, TraceCountsAccesses) {
   const auto json = foretile("emulate --json --trace --m 64 --n 64 --k 128").json();
   ASSERT_FALSE(json.at("accesses").empty());
