@@ -54,6 +54,13 @@ std::string nearest(const CLI::App& app, const std::string& given) {
   return best;
 }
 
+// An empty value, of a variable that is not set say, would pass for an option that was not given.
+void refuse_empty_values(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& value : option->results())
+      if (value.empty()) throw BadInput(fmt::format("{} is empty; give it a value or leave it out", option->get_name()));
+}
+
 // CLI11 leaves two empty lines between groups.
 std::string help_of(const CLI::App& app, const std::string& before) {
   std::string text = app.help(before);
@@ -86,7 +93,10 @@ int run(const std::vector<std::string>& arguments) {
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
-    for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
+    for (const CLI::App* sub : app.get_subcommands()) {
+      command += " " + sub->get_name();
+      refuse_empty_values(*sub);
+    }
     if (!action) {
       fmt::print("{}", help_of(app, ""));
       return kOk;
