@@ -66,8 +66,8 @@ Roofline roof(const Machine& machine, const std::string& what, const Conditions&
     r.sustained = rate * machine.sms * clock_mhz * 1e6;
     r.sustained_name = fmt::format("at the forecast's {:.0f} MHz", clock_mhz);
   }
-  r.bandwidth = machine.dram_bandwidth * machine.dram_efficiency;
-  r.bandwidth_name = fmt::format("DRAM, {}/s of {}/s", bytes_text(r.bandwidth), bytes_text(machine.dram_bandwidth));
+  r.bandwidth = machine.dram_bandwidth;  // no kernel's share of it: each family reaches another
+  r.bandwidth_name = fmt::format("DRAM's data sheet, {}/s", bytes_text(r.bandwidth));
   return r;
 }
 

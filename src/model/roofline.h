@@ -21,8 +21,8 @@ struct Roofline {
   std::string peak_name;      // "tensor cores at 1980 MHz"
   double sustained = 0;       // FLOP/s at the clock of the forecast; 0: no second roof
   std::string sustained_name;
-  double bandwidth = 0;       // B/s that DRAM gives
-  std::string bandwidth_name; // "DRAM, 3.96 TB/s"
+  double bandwidth = 0;       // B/s of DRAM, more than any kernel gets
+  std::string bandwidth_name; // "DRAM's data sheet, 4.80 TB/s"
   std::vector<RooflinePoint> points;
 };
 

@@ -134,12 +134,28 @@ TEST(Explain, DrawsARoofline) {
     const Outcome o = foretile("explain --m 32 --n 6144 --k 4096 --roofline " + path);
     ASSERT_EQ(o.code, 0) << o.error;
     const std::string picture = slurp(path);
-    for (const char* text : {"<svg", "</svg>", "TFLOP/s", "TB/s of 4.80 TB/s", "tensor cores at 1980 MHz", "<title>"}) EXPECT_NE(picture.find(text), std::string::npos) << name << " " << text;
+    for (const char* text : {"<svg", "</svg>", "TFLOP/s", "data sheet, 4.80 TB/s", "tensor cores at 1980 MHz", "<title>"}) EXPECT_NE(picture.find(text), std::string::npos) << name << " " << text;
     EXPECT_EQ(picture.find("nan"), std::string::npos);
     EXPECT_EQ(picture.find("inf"), std::string::npos);
   }
   EXPECT_EQ(foretile("explain --m 32 --n 6144 --k 4096 --roofline /tmp/roof.png").code, 2);
   EXPECT_EQ(foretile("explain --m 32 --n 6144 --k 4096 --roofline /no/such/folder/roof.svg").code, 3);
+}
+
+// Not even those that get most of DRAM: the weights of decode kernels, above all in dependent launches.
+TEST(Explain, NoKernelStandsAboveItsRoof) {
+  const std::string path = testing::TempDir() + "/foretile_above.html";
+  for (const std::string product : {"--m 1 --n 57344 --k 8192 --dependent", "--m 16 --n 57344 --k 8192", "--m 4 --n 65536 --k 8192 --dtype fp32", "--m 4096 --n 4096 --k 4096 --regime burst --data zeros"}) {
+    ASSERT_EQ(foretile("explain " + product + " --roofline " + path).code, 0);
+    const std::string page = slurp(path);
+    int shares = 0;
+    for (size_t at = 0; (at = page.find(" %</td>", at)) != std::string::npos; ++at, ++shares) {
+      const size_t begin = page.rfind('>', at) + 1;
+      EXPECT_LE(std::stod(page.substr(begin, at - begin)), 100) << product;
+    }
+    EXPECT_GT(shares, 1) << product;
+  }
+  std::remove(path.c_str());
 }
 
 // A kernel from a description: the text and the JSON say the same, and --set changes it.
