@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "model/page.h"
 #include "model/text.h"
 
 namespace foretile::cli {
@@ -39,6 +40,10 @@ int choose_command(const Options& options) {
     return kOk;
   }
 
+  if (const std::string nothing = nothing_to_compute(p); !nothing.empty()) {
+    fmt::print("{}", nothing);
+    return kOk;
+  }
   fmt::print("{}, {}\non {}, {}\n\n", shape_text(p), operation_line(o), machine.full_name, regime_text(conditions));
   Table table;
   table.column("configuration").column("forecast", Align::right).column("to best", Align::right).column("bound by").column("waves", Align::right);

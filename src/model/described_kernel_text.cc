@@ -82,7 +82,7 @@ class DescribedExplanation : private Page {
       : Page(machine, columns), machine_(machine), file_(file), k_(file.kernel), p_(p), conditions_(conditions), with_(with), f_(forecast(machine, file.kernel, p, conditions)) {}
 
   std::string text() {
-    if (f_.tiles == 0) return fmt::format("M = {}, N = {}, batch = {}: nothing to compute, nothing is launched.\n", p_.m, p_.n, p_.batch);
+    if (const std::string nothing = nothing_to_compute(p_); !nothing.empty()) return nothing;
     headline();
     help();
     variations();

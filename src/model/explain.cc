@@ -34,8 +34,7 @@ class Explanation : private Page {
       : Page(m, columns), machine_(m), o_(o), c_(c), p_(p), conditions_(conditions), x_(anatomy(m, o, c, p, conditions)) {}
 
   std::string text() {
-    if (p_.m == 0 || p_.n == 0 || p_.batch == 0)
-      return fmt::format("M = {}, N = {}, batch = {}: nothing to compute, nothing is launched.\n", p_.m, p_.n, p_.batch);
+    if (const std::string nothing = nothing_to_compute(p_); !nothing.empty()) return nothing;
     headline();
     help();
     line("\nKernel. {}", path_text(machine_, o_, c_, p_));

@@ -33,6 +33,10 @@ std::string comparison(double gain) {
   if (gain <= -0.5) return fmt::format("{} times as slow", number(1 / (1 + gain)));
   return fmt::format("{} by {}", gain > 0 ? "faster" : "slower", percent(std::abs(gain)));
 }
+std::string nothing_to_compute(const Problem& p) {
+  if (p.m > 0 && p.n > 0 && p.batch > 0) return "";
+  return fmt::format("M = {}, N = {}, batch = {}: nothing to compute, nothing is launched.\n", p.m, p.n, p.batch);
+}
 
 // Numbers the citations in the order they are read.
 void Page::add(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "foretile/device/operation.h"
 #include "model/machine.h"
 
 namespace foretile {
@@ -20,6 +21,7 @@ std::string counted(i64 n, std::string_view noun);
 std::string waves(double count);
 // Of another way whose speed is 1 + gain of this one's: "faster by 3.1 %", "just as fast", "2.5 times as slow".
 std::string comparison(double gain);
+std::string nothing_to_compute(const Problem& p);  // the whole page of a product without outputs; empty where it has some
 
 class Page {
  public:

@@ -342,6 +342,16 @@ TEST(Emulate, AFeedForwardLayerIsAGatedProductAndAPlainOne) {
   EXPECT_EQ(after["operation"].get<std::string>().find("gated"), std::string::npos);
 }
 
+TEST(Choose, SaysWhereThereIsNothingToCompute) {
+  for (const std::string sizes : {"--m 0 --n 8 --k 8", "--m 8 --n 0 --k 8", "--m 8 --n 8 --k 8 --batch 0"}) {
+    const Outcome o = foretile("choose " + sizes);
+    EXPECT_EQ(o.code, 0) << o.error;
+    EXPECT_NE(o.out.find("nothing to compute"), std::string::npos) << o.out;
+    EXPECT_EQ(o.out, foretile("explain " + sizes).out);
+  }
+  EXPECT_EQ(foretile("choose --m 8 --n 8 --k 0").out.find("nothing to compute"), std::string::npos);  // D of zeros
+}
+
 TEST(Choose, GatedDependentAndBatchInvariant) {
   const auto choice = [](const std::string& more) {
     const Outcome o = foretile("choose --m 16 --n 4096 --k 4096 --json " + more);
