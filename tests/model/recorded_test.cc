@@ -146,6 +146,23 @@ TEST_F(Recorded, ChoosesFp32Tiles) {
   EXPECT_GT(kept, 0.98);
 }
 
+// At few rows in fp32 forecasts are good for gemv with one row alone: with more rows it takes about twice as long, ffma tiles about
+// 1.3 times (docs/model.md).
+TEST_F(Recorded, TimesOfFewRowsInFp32) {
+  const Operation o = catalogue::product(DType::fp32, DType::fp32);
+  Errors one, more, tiles;
+  for (const Timed& t : read("picks_fp32_h200.csv", o, "us"))
+    if (t.configuration.family == Family::gemv) (t.problem.m == 1 ? one : more).all.push_back(std::abs(forecast(h200_, o, t.configuration, t.problem).seconds / t.seconds - 1));
+  for (const Timed& t : read("ffma_few_rows_fp32_h200.csv", o, "burst_us")) tiles.all.push_back(std::abs(forecast(h200_, o, t.configuration, t.problem).seconds / t.seconds - 1));
+  ASSERT_GE(one.all.size(), 15u);
+  ASSERT_GE(tiles.all.size(), 100u);
+  const std::pair<const char*, const Errors*> lists[] = {{"gemv, M = 1", &one}, {"gemv, more rows", &more}, {"ffma, M = 32", &tiles}};
+  for (const auto& [name, errors] : lists) std::printf("%s: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", name, errors->all.size(), 100 * errors->median(), 100 * errors->at(0.9));
+  EXPECT_LT(one.median(), 0.08);
+  EXPECT_LT(more.median(), 0.56);
+  EXPECT_LT(tiles.median(), 0.28);
+}
+
 // Later runs against the vendor's library, to which no constant was fitted.
 TEST_F(Recorded, RunsThatNoConstantWasFittedTo) {
   const struct {
