@@ -9,6 +9,7 @@
 #   sanitizer       compute-sanitizer memcheck on 50 products, every operand in an allocation of its own size
 #   squares, layers ratio to cuBLASLt's best, bf16 and fp16: M = N = K in 2048, 4096, 8192; the 15 layers at M = 2048, 4096
 #   few             the layers at 1, 8, 32, 128, 512 rows, bf16
+#   floor           the layers with 100 MB of weights and more at 1, 8, 16, 32 rows, plain and dependent, beside a kernel that only reads them
 #   invariant       batch-invariant mode: a row's bits at every M from 1 to 96, 20 shapes
 #   gated           SwiGLU on the gate and up layers, one kernel beside cuBLASLt and a gating kernel: plain, then dependent
 #   configurations  the tables that the forecast is held against, catalogue_*_h200.csv for bench/results: every configuration of
@@ -18,7 +19,7 @@
 #                   fp32 at 64 shapes; bf16 in dependent launches at 60 shapes of few rows; the portable kernel alone
 #   calibrate       foretile calibrate with its built-in set: a machine file, and the model's error (needs foretile beside the tool)
 #
-# About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, invariant 1, gated 5, faults 5,
+# About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, floor 2, invariant 1, gated 5, faults 5,
 # configurations 5 (fp32 1, dependent 1, simt 0.5), calibrate 2.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -66,6 +67,12 @@ for what in "$@"; do
     squares) speed squares 2048,4096,8192 bf16; speed squares 2048,4096,8192 fp16 ;;
     layers) speed layers 2048,4096 bf16; speed layers 2048,4096 fp16 ;;
     few) step few 400 "$bin/foretile_bench_tool" bench --suite layers --m 1,8,32,128,512 --csv "$out/few_bf16.csv" --winners "$out/cublaslt_winners.csv" ;;
+    floor)
+      large=$(for m in 1 8 16 32; do printf '%s,' ${m}x28672x4096 ${m}x4096x14336 ${m}x7168x8192 ${m}x7168x16384 ${m}x8192x8192; done)
+      for mode in "" --dependent; do
+        step "floor${mode/--/ }" 300 "$bin/foretile_bench_tool" bench --floor $mode --suite "${large%,}" --csv "$out/floor${mode/--/_}_bf16.csv" --winners "$out/cublaslt_winners.csv"
+      done
+      ;;
     invariant) step invariant 300 "$bin/foretile_bench_tool" invariant ;;
     gated)
       for mode in "" --dependent; do

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "bench/baseline.h"
+#include "bench/floor.h"
 #include "bench/parallel.h"
 #include "bench/statistics.h"
 #include "bench/workload.h"
@@ -43,7 +44,7 @@ template <class F> double estimate_us(const Gpu& gpu, const Workload& w, F&& lau
 }
 
 BenchRow measure(const BenchOptions& options, Arena& arena, const Workload& w, const Configuration* configuration, const CublasLt* lt, const CublasLtProduct* product,
-                 const BaselineChoice* baseline, const Nvml& nvml) {
+                 const BaselineChoice* baseline, const ReadFloor* floor, const Nvml& nvml) {
   const Gpu& gpu = arena.gpu;
   BenchRow row;
   row.shape = w.shape();
@@ -63,11 +64,14 @@ BenchRow measure(const BenchOptions& options, Arena& arena, const Workload& w, c
       if (!product->run(baseline->algorithm, arena.a.data(), w.weights(i), arena.baseline_d.data(), arena.workspace.data(), gpu.stream()))
         throw std::runtime_error(w.shape().name + ": the chosen cuBLASLt candidate does not run");
     });
+  Arm reading;
+  if (floor) reading = make_arm(gpu, launches, [&](i64 i) { floor->run(i); });
   w.poison();
   // One round ahead that does not count, so that the first counted arm meets the same temperature and clock as the others.
   time_arm(gpu, ours, seconds / 2, nullptr);
   if (lt) time_arm(gpu, theirs, seconds / 2, nullptr);
-  std::vector<double> our_times, their_times, ratios, mhz, watts, their_mhz, their_watts;
+  if (floor) time_arm(gpu, reading, seconds / 2, nullptr);
+  std::vector<double> our_times, their_times, floor_times, ratios, mhz, watts, their_mhz, their_watts;
   double joules = 0, their_joules = 0;
   for (int round = 0; round < options.rounds; ++round) {
     ArmTime base;
@@ -80,6 +84,7 @@ BenchRow measure(const BenchOptions& options, Arena& arena, const Workload& w, c
     our_times.push_back(t.microseconds), mhz.push_back(t.mhz), watts.push_back(t.watts);
     joules += t.joules / options.rounds;
     if (lt) ratios.push_back(base.microseconds / t.microseconds);
+    if (floor) floor_times.push_back(time_arm(gpu, reading, seconds, nullptr).microseconds);
   }
   row.microseconds = median(our_times);
   row.teraflops = w.flop() / row.microseconds * 1e-6;
@@ -92,6 +97,7 @@ BenchRow measure(const BenchOptions& options, Arena& arena, const Workload& w, c
     const MedianInterval m = median_interval(ratios);
     row.ratio = {m.median, m.low, m.high};
   }
+  if (floor) row.floor_microseconds = median(floor_times), row.floor_ring = floor->ring().text();
   // The outputs stand as the last timed launches left them; both arms end on the same weights.
   row.verified = w.judge(launches - 1, lt != nullptr, row.bound_used);
   if (row.verified.empty()) row.verified = "ok";
@@ -221,12 +227,15 @@ BenchReport bench(const BenchOptions& options) {
       product = std::make_unique<CublasLtProduct>(*lt, w.operation(), w.problem());
       baseline = choose_baseline(*lt, *product, arena, w, winners);
     }
+    std::unique_ptr<ReadFloor> floor;
+    if (options.floor) floor = std::make_unique<ReadFloor>(gpu, w);
     for (const Configuration* c : configurations_for(options, w)) {
-      report.rows.push_back(measure(options, arena, w, c, lt, product.get(), &baseline, nvml));
+      report.rows.push_back(measure(options, arena, w, c, lt, product.get(), &baseline, floor.get(), nvml));
       const BenchRow& r = report.rows.back();
       if (options.progress)
-        options.progress(fmt::format("{} M={} N={} K={} {}: {:.1f} us, {:.0f} TFLOP/s{}, {}", shape.name, shape.m, shape.n, shape.k, r.configuration, r.microseconds, r.teraflops,
-                                     lt ? fmt::format(", {:.3f} of cuBLASLt's best", r.ratio.median) : "", r.verified));
+        options.progress(fmt::format("{} M={} N={} K={} {}: {:.1f} us, {:.0f} TFLOP/s{}{}, {}", shape.name, shape.m, shape.n, shape.k, r.configuration, r.microseconds, r.teraflops,
+                                     lt ? fmt::format(", {:.3f} of cuBLASLt's best", r.ratio.median) : "",
+                                     floor ? fmt::format(", {:.3f} of the floor", r.share_of_floor()) : "", r.verified));
     }
   }
   return report;

@@ -22,6 +22,7 @@ struct BenchOptions {
   std::vector<Configuration> configurations;  // each timed where it is legal; empty: the library's choice alone
   CallMode mode;           // of our products; cuBLASLt's are launched as they come
   bool baseline = true;    // needs cuBLASLt; without it rows have no ratio
+  bool floor = false;      // a third arm that only reads B's bytes, launched as ours (floor.h); needs compute capability 9.0
   int rounds = 6;          // of A B; the median's 95 % interval needs six
   double arm_seconds = 0;  // 0: 0.3 s where the power limit binds (2 M N K >= 2e10 FLOP), else 0.03 s
   int device = 0;
@@ -44,12 +45,15 @@ struct BenchRow {
   double baseline_microseconds = 0; // cuBLASLt's best candidate; 0: no baseline
   double baseline_first_microseconds = 0;  // what its heuristic likes best, from the search (0: taken from the cache)
   double baseline_mhz = 0, baseline_watts = 0, baseline_joules = 0;
+  double floor_microseconds = 0;    // of reading B's bytes and nothing else; 0: not asked for
+  std::string floor_ring;           // how they are read fastest: stages x bytes a copy x blocks an SM
   int candidates = 0, best_candidate = -1; // offered; index of the best (-1: from the cache)
   Interval ratio;                   // baseline time over ours: above 1 is faster
   double forecast_microseconds = 0; // sustained where power binds, else burst
   std::string forecast_bound;
   std::string verified;             // "ok", or what is wrong in words
   double bound_used = 0;            // of the rounding bound against fp64, on sampled rows
+  double share_of_floor() const { return floor_microseconds > 0 ? floor_microseconds / microseconds : 0; }  // 1: as fast as reading B; 0: not asked for
 };
 
 struct BenchReport {

@@ -109,13 +109,15 @@ void Gpu::load_kernels() {
   check(driver_->module_load(&module_, cubin.data()), "cuModuleLoadData");
 }
 
-void Gpu::launch(const char* kernel, int blocks, int threads, std::vector<void*> parameters, bool dependent) const {
+void Gpu::launch(const char* kernel, int blocks, int threads, std::vector<void*> parameters, bool dependent, u32 shared_bytes) const {
   cuda::Function function = nullptr;
   check(driver_->module_function(&function, module_, kernel), kernel);
   cuda::LaunchConfig config{};
   config.grid_x = unsigned(blocks), config.grid_y = config.grid_z = 1;
   config.block_x = unsigned(threads), config.block_y = config.block_z = 1;
   config.stream = stream_;
+  config.shared_bytes = shared_bytes;
+  if (shared_bytes) check(driver_->function_set(function, cuda::kMaxDynamicSharedBytes, int(shared_bytes)), "cuFuncSetAttribute");
   cuda::LaunchAttribute attribute{};
   attribute.id = cuda::kProgrammaticStreamSerialization;
   attribute.value.programmatic_stream_serialization = 1;

@@ -56,8 +56,8 @@ class Gpu {
   void copy(void* to, const void* from, std::size_t bytes) const;  // on the device
 
   // Launches a helper kernel on the stream; `parameters` are pointers to the arguments. `dependent`: while the kernel before
-  // it may still run (only those that wait for it themselves).
-  void launch(const char* kernel, int blocks, int threads, std::vector<void*> parameters, bool dependent = false) const;
+  // it may still run (only those that wait for it themselves). `shared_bytes`: dynamic shared memory a block.
+  void launch(const char* kernel, int blocks, int threads, std::vector<void*> parameters, bool dependent = false, u32 shared_bytes = 0) const;
 
   void fill(FillArguments f) const;
   u64 checksum(const void* base, std::size_t bytes) const;

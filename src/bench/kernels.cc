@@ -35,6 +35,30 @@ __device__ inline void kernels_before_are_complete() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+#if __CUDA_ARCH__ >= 900
+#define BULK_COPIES
+__device__ inline void next_kernel_may_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ inline u32 dynamic_shared() {
+  extern __shared__ __align__(128) unsigned char bytes[];
+  return static_cast<u32>(__cvta_generic_to_shared(bytes));
+}
+__device__ inline void barrier_init(u32 barrier) { asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory"); }
+__device__ inline void barriers_are_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void barrier_wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n}" ::"r"(barrier), "r"(parity) : "memory");
+}
+// Read once: evicted first.
+__device__ inline void bulk_copy(u32 to, const void* from, u32 bytes, u32 barrier) {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+               ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "l"(policy) : "memory");
+}
+#endif
 )CUDA";
 
 // Includes, the prelude and the shared structs come before it: see helper_source().
@@ -324,6 +348,36 @@ extern "C" __global__ void __launch_bounds__(256) copy(const Piece* from, Piece*
   }
   for (; i < count; i += stride) to[i] = from[i];
 }
+
+#ifdef BULK_COPIES
+// How fast bytes can be read at all: each block's share through its ring, and nothing done with it. One thread does it; the block
+// ends when its last byte is there and, in a chain of dependent launches, the kernel before is complete.
+extern "C" __global__ void __launch_bounds__(32) read_ring(ReadArguments r) {
+  next_kernel_may_start();
+  if (threadIdx.x == 0) {
+    const i64 block = blockIdx.x, first = (block * r.each + (block < r.more ? block : r.more)) * r.kPiece;
+    i64 last = first + (r.each + (block < r.more)) * r.kPiece;
+    if (last > r.bytes) last = r.bytes;
+    const u32 ring = dynamic_shared(), barriers = ring + r.stages * r.copy_bytes;
+    for (u32 s = 0; s < r.stages; ++s) barrier_init(barriers + 8 * s);
+    barriers_are_ready();
+    i64 next = first;
+    const auto ask = [&](u32 stage) {
+      const i64 left = last - next;
+      bulk_copy(ring + stage * r.copy_bytes, r.from + next, left < r.copy_bytes ? u32(left) : r.copy_bytes, barriers + 8 * stage);
+      next += r.copy_bytes;
+    };
+    for (u32 s = 0; s < r.stages && next < last; ++s) ask(s);
+    u32 stage = 0, parity = 0;
+    for (i64 at = first; at < last; at += r.copy_bytes) {
+      barrier_wait(barriers + 8 * stage, parity);
+      if (next < last) ask(stage);
+      if (++stage == r.stages) stage = 0, parity ^= 1;
+    }
+  }
+  kernels_before_are_complete();
+}
+#endif
 
 // Keeps an SM a block from others for a while: with its shared memory, and with half of its threads.
 extern "C" __global__ void __launch_bounds__(1024) hold(u64 duration) {

@@ -56,6 +56,14 @@ FORETILE_SHARED_WITH_KERNELS(
       u64 touched;      // guard bytes that changed
       u64 first_touched;
     };
+    // Bytes to stream through a ring in shared memory: `stages` times `copy_bytes`, then a barrier a stage.
+    struct ReadArguments {
+      const u8* from;
+      i64 bytes;            // both multiples of 16
+      i64 each, more;       // pieces of kPiece bytes a block, the last one shorter; the first `more` blocks have one more
+      u32 stages, copy_bytes;
+      static constexpr u32 kPiece = 1024;
+    };
     // Of one SM, at the beginning and at the end.
     struct ClockReading {
       u64 clocks[2], nanoseconds[2];

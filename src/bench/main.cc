@@ -62,6 +62,7 @@ int run(int argc, char** argv) {
   }
   speed->add_option("--rounds", b.rounds), speed->add_option("--arm-seconds", b.arm_seconds), speed->add_option("--winners", b.winners_path);
   speed->add_flag("!--no-baseline", b.baseline);
+  speed->add_flag("--floor", b.floor, "a third arm in turn with the others, launched as ours: a ring of bulk copies that reads B's bytes and computes nothing; columns floor_us and share_of_floor (floor_us / us)");
   bool gated = false;
   bench::GatedOptions g;
   speed->add_flag("--gated", gated, "SwiGLU in one kernel beside cuBLASLt and a gating kernel; layers: those with gate and up columns");
@@ -98,6 +99,7 @@ int run(int argc, char** argv) {
     return r.passed() ? 0 : 1;
   }
   if (gated) {
+    if (b.floor) throw std::invalid_argument("floor does not go with gated");
     g.shapes = suite == "layers" ? bench::gated_layers(bench::parse_sizes(ms)) : bench::suite_shapes(suite, bench::parse_sizes(ms));
     g.type = dtype_of(in), g.mode = b.mode, g.rounds = b.rounds, g.arm_seconds = b.arm_seconds, g.device = b.device, g.winners_path = b.winners_path, g.progress = say;
     const bench::GatedReport r = bench::bench_gated(g);

@@ -43,13 +43,19 @@ double BenchReport::worst() const {
 }
 
 std::string BenchReport::table() const {
+  const bool floor = std::any_of(rows.begin(), rows.end(), [](const BenchRow& r) { return r.floor_microseconds > 0; });
   std::string s = fmt::format("{}, {}, cuBLASLt {}, {}\n", gpu, driver, cublaslt.empty() ? "not found" : cublaslt, dtype + ", ours " + mode);
-  s += fmt::format("{:<20} {:>5} {:>6} {:>6}  {:<30} {:>9} {:>7} {:>9} {:>6} {:>15} {:>9} {:>5} {:>5}  {}\n", "layer", "M", "N", "K", "configuration", "us", "TFLOP/s", "cuBLASLt", "ratio", "95 %",
-                   "forecast", "MHz", "W", "checked");
-  for (const BenchRow& r : rows)
-    s += fmt::format("{:<20} {:>5} {:>6} {:>6}  {:<30} {:>9.1f} {:>7.0f} {:>9.1f} {:>6.3f} [{:.3f}, {:.3f}] {:>9.1f} {:>5.0f} {:>5.0f}  {}\n", r.shape.name, r.shape.m, r.shape.n, r.shape.k,
-                     r.configuration, r.microseconds, r.teraflops, r.baseline_microseconds, r.ratio.median, r.ratio.low, r.ratio.high, r.forecast_microseconds, r.mhz, r.watts, r.verified);
+  s += fmt::format("{:<20} {:>5} {:>6} {:>6}  {:<30} {:>9} {:>7} {:>9} {:>6} {:>15} {:>9} {:>5} {:>5}  ", "layer", "M", "N", "K", "configuration", "us", "TFLOP/s", "cuBLASLt", "ratio", "95 %", "forecast", "MHz", "W");
+  if (floor) s += fmt::format("{:>9} {:>5}  ", "floor", "share");
+  s += "checked\n";
+  for (const BenchRow& r : rows) {
+    s += fmt::format("{:<20} {:>5} {:>6} {:>6}  {:<30} {:>9.1f} {:>7.0f} {:>9.1f} {:>6.3f} [{:.3f}, {:.3f}] {:>9.1f} {:>5.0f} {:>5.0f}  ", r.shape.name, r.shape.m, r.shape.n, r.shape.k, r.configuration, r.microseconds, r.teraflops,
+                     r.baseline_microseconds, r.ratio.median, r.ratio.low, r.ratio.high, r.forecast_microseconds, r.mhz, r.watts);
+    if (floor) s += fmt::format("{:>9.2f} {:>5.3f}  ", r.floor_microseconds, r.share_of_floor());
+    s += r.verified + "\n";
+  }
   if (!cublaslt.empty()) s += fmt::format("geometric mean {:.3f}, worst {:.3f}, over {} rows (above 1 is faster than cuBLASLt's best candidate)\n", geometric_mean(), worst(), rows.size());
+  if (floor) s += "floor: the time in which a ring of bulk copies reads B's bytes and nothing is computed, launched as ours; share: that over our time\n";
   return s;
 }
 
@@ -58,12 +64,12 @@ void BenchReport::write_csv(const std::string& path) const {
   out << fmt::format("# date {}, {}, driver {}, cuBLASLt {}, {}, power limit {:.0f} W; random normal data, weights rotate through over 512 MB, CUDA graph replays, arms alternate\n", date, gpu, driver,
                      cublaslt.empty() ? "none" : cublaslt, dtype + ", ours " + mode, power_limit_watts);
   out << "layer,m,n,k,configuration,chosen,us,tflops,mhz,watts,joules,cublaslt_us,cublaslt_first_us,cublaslt_mhz,cublaslt_watts,cublaslt_joules,candidates,best_candidate,"
-         "ratio,ratio_low,ratio_high,forecast_us,forecast_bound,bound_used,verified\n";
+         "ratio,ratio_low,ratio_high,floor_us,share_of_floor,floor_ring,forecast_us,forecast_bound,bound_used,verified\n";
   for (const BenchRow& r : rows)
-    out << fmt::format("{},{},{},{},{},{},{:.2f},{:.1f},{:.0f},{:.0f},{:.4g},{:.2f},{:.2f},{:.0f},{:.0f},{:.4g},{},{},{:.4f},{:.4f},{:.4f},{:.2f},{},{:.3f},{}\n", quoted(r.shape.name), r.shape.m,
+    out << fmt::format("{},{},{},{},{},{},{:.2f},{:.1f},{:.0f},{:.0f},{:.4g},{:.2f},{:.2f},{:.0f},{:.0f},{:.4g},{},{},{:.4f},{:.4f},{:.4f},{:.2f},{:.4f},{},{:.2f},{},{:.3f},{}\n", quoted(r.shape.name), r.shape.m,
                        r.shape.n, r.shape.k, r.configuration, int(r.chosen), r.microseconds, r.teraflops, r.mhz, r.watts, r.joules, r.baseline_microseconds, r.baseline_first_microseconds,
-                       r.baseline_mhz, r.baseline_watts, r.baseline_joules, r.candidates, r.best_candidate, r.ratio.median, r.ratio.low, r.ratio.high, r.forecast_microseconds, r.forecast_bound,
-                       r.bound_used, quoted(r.verified));
+                       r.baseline_mhz, r.baseline_watts, r.baseline_joules, r.candidates, r.best_candidate, r.ratio.median, r.ratio.low, r.ratio.high, r.floor_microseconds, r.share_of_floor(),
+                       r.floor_ring, r.forecast_microseconds, r.forecast_bound, r.bound_used, quoted(r.verified));
   if (!out.flush()) throw std::runtime_error("writing " + path + " failed");
 }
 

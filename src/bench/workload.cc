@@ -50,7 +50,7 @@ Workload::Workload(Arena& arena, const Shape& shape, DType in, DType out, CallMo
   operation_ = checked.operation;
 }
 
-void* Workload::weights(i64 copy) const { return arena_.b.bytes_at(copy % copies_ * shape_.n * shape_.k * size_of(operation_.b)); }
+void* Workload::weights(i64 copy) const { return arena_.b.bytes_at(copy % copies_ * weight_bytes()); }
 
 Matmul Workload::call(i64 copy, const Configuration* configuration) const {
   Matmul call;

@@ -38,6 +38,7 @@ class Workload {
   double flop() const { return flop_count(problem()); }
   i64 copies() const { return copies_; }
   void* weights(i64 copy) const;
+  i64 weight_bytes() const { return shape_.n * shape_.k * size_of(operation_.b); }  // of one copy
 
   // One product with weights `copy % copies()`; null configuration: the library's choice.
   Matmul call(i64 copy, const Configuration* configuration) const;

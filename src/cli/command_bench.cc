@@ -20,7 +20,7 @@ namespace {
 
 struct Options {
   std::string m, n, k, suite, dtype = "bf16", out_dtype, compute = "exact", config, rounds = "6", csv, winners;
-  bool no_baseline = false, gated = false;
+  bool no_baseline = false, floor = false, gated = false;
   bench::CallMode mode;
   Output output;
 };
@@ -63,8 +63,8 @@ void need_gpu() {
 }
 
 int bench_gated_command(const Options& options) {
-  for (const auto& [given, name] : {std::pair{!options.out_dtype.empty(), "--out-dtype"}, {!options.config.empty(), "--config"}, {options.compute != "exact", "--compute"}, {options.no_baseline, "--no-baseline"}})
-    if (given) throw BadInput(fmt::format("{} does not go with --gated: D has the type of A and B, the configuration is the library's choice, and the other arm is what is compared with", name));
+  for (const auto& [given, name] : {std::pair{!options.out_dtype.empty(), "--out-dtype"}, {!options.config.empty(), "--config"}, {options.compute != "exact", "--compute"}, {options.no_baseline, "--no-baseline"}, {options.floor, "--floor"}})
+    if (given) throw BadInput(fmt::format("{} does not go with --gated: D has the type of A and B, the configuration is the library's choice, and the only other arm is what is compared with", name));
   bench::GatedOptions g;
   g.shapes = shapes_of(options);
   g.type = type_of("--dtype", options.dtype);
@@ -121,6 +121,7 @@ int bench_command(const Options& options) {
   b.out = options.out_dtype.empty() ? stored : type_of("--out-dtype", options.out_dtype);
   b.configurations = configurations_of(options.config);
   b.baseline = !options.no_baseline;
+  b.floor = options.floor;
   b.mode = options.mode;
   b.rounds = int(whole_number("--rounds", options.rounds, 1, 1000));
   b.winners_path = options.winners;
@@ -151,17 +152,22 @@ int bench_command(const Options& options) {
   fmt::print("{}, driver {}, {}, {}\n{}\n\n", report.gpu, report.driver, report.dtype, report.date, report.cublaslt.empty() ? "no cuBLASLt: " + (b.baseline ? report.cublaslt_missing : std::string("not asked for")) : "against the best candidate of cuBLASLt " + report.cublaslt);
   Table table;
   table.column("shape").column("m", Align::right).column("n", Align::right, true).column("k", Align::right, true).column("configuration").column("measured", Align::right).column("forecast", Align::right).column("TFLOP/s", Align::right, true);
-  table.column("cuBLASLt", Align::right, true).column("ratio", Align::right).column("95 %", Align::left, true).column("MHz", Align::right, true).column("W", Align::right, true).column("check");
+  table.column("cuBLASLt", Align::right, true).column("ratio", Align::right).column("95 %", Align::left, true).column("MHz", Align::right, true).column("W", Align::right, true);
+  if (b.floor) table.column("floor", Align::right).column("share", Align::right);
+  table.column("check");
   for (const bench::BenchRow& r : report.rows) {
     const bool compared = r.baseline_microseconds > 0;
-    table.row({r.shape.name, std::to_string(r.shape.m), std::to_string(r.shape.n), std::to_string(r.shape.k), r.configuration, time_text(r.microseconds * 1e-6), time_text(r.forecast_microseconds * 1e-6), fmt::format("{:.0f}", r.teraflops),
-               compared ? time_text(r.baseline_microseconds * 1e-6) : "-", compared ? fmt::format("{:.3f}", r.ratio.median) : "-", compared ? fmt::format("{:.3f}-{:.3f}", r.ratio.low, r.ratio.high) : "", fmt::format("{:.0f}", r.mhz), fmt::format("{:.0f}", r.watts),
-               r.verified == "ok" ? Table::Cell("ok", Style::good) : Table::Cell("FAILED", Style::bad)});
+    std::vector<Table::Cell> cells = {r.shape.name, std::to_string(r.shape.m), std::to_string(r.shape.n), std::to_string(r.shape.k), r.configuration, time_text(r.microseconds * 1e-6), time_text(r.forecast_microseconds * 1e-6), fmt::format("{:.0f}", r.teraflops),
+               compared ? time_text(r.baseline_microseconds * 1e-6) : "-", compared ? fmt::format("{:.3f}", r.ratio.median) : "-", compared ? fmt::format("{:.3f}-{:.3f}", r.ratio.low, r.ratio.high) : "", fmt::format("{:.0f}", r.mhz), fmt::format("{:.0f}", r.watts)};
+    if (b.floor) cells.insert(cells.end(), {time_text(r.floor_microseconds * 1e-6), fmt::format("{:.3f}", r.share_of_floor())});
+    cells.push_back(r.verified == "ok" ? Table::Cell("ok", Style::good) : Table::Cell("FAILED", Style::bad));
+    table.row(std::move(cells));
   }
   fmt::print("{}\n", table.text());
   for (const bench::BenchRow& r : report.rows)
     if (r.verified != "ok") fmt::print("{} at m = {}, {}: {}\n", r.shape.name, r.shape.m, r.configuration, styled(r.verified, Style::bad));
   if (!report.cublaslt.empty()) fmt::print("ratio: cuBLASLt's time over ours, above 1 is faster. Geometric mean {:.3f}, worst {:.3f}\n", report.geometric_mean(), report.worst());
+  if (b.floor) fmt::print("floor: the time in which a ring of bulk copies reads B and nothing is computed, launched as ours; share: that over our time\n");
   return report.verified() ? kOk : kCheckFailed;
 }
 
@@ -183,6 +189,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_flag("--dependent", options->mode.dependent, "ours in a chain of dependent launches whose weights are ready; cuBLASLt's as they come")->group("Measurement");
   command->add_flag("--batch-invariant", options->mode.batch_invariant, "ours with bits that do not depend on M")->group("Measurement");
   command->add_flag("--no-baseline", options->no_baseline, "without cuBLASLt")->group("Measurement");
+  command->add_flag("--floor", options->floor, "a third arm that only reads B, launched as ours: how near a product of few rows comes to the speed of memory")->group("Measurement");
   command->add_option("--winners", options->winners, "file that keeps cuBLASLt's best candidates between runs")->group("Measurement")->type_name("FILE");
   command->add_option("--csv", options->csv, "also write every row there")->group("Measurement")->type_name("FILE");
   options->output.add_to(*command);

@@ -13,6 +13,7 @@ inline nlohmann::ordered_json json_of(const bench::BenchRow& r) {
   if (r.baseline_microseconds > 0)
     json["cublaslt"] = {{"seconds", r.baseline_microseconds * 1e-6}, {"mhz", r.baseline_mhz}, {"watts", r.baseline_watts}, {"candidates", r.candidates},
                         {"ratio", {{"median", r.ratio.median}, {"low", r.ratio.low}, {"high", r.ratio.high}}}};
+  if (r.floor_microseconds > 0) json["floor"] = {{"seconds", r.floor_microseconds * 1e-6}, {"share", r.share_of_floor()}, {"ring", r.floor_ring}};
   return json;
 }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -62,6 +63,27 @@ TEST(Report, GeometricMeanWorstAndVerified) {
   EXPECT_TRUE(r.verified());
   r.rows[1].verified = "3 of 5 sampled elements differ";
   EXPECT_FALSE(r.verified());
+}
+
+TEST(Report, ShareOfTheFloor) {
+  BenchReport r;
+  r.rows.resize(1);
+  BenchRow& row = r.rows[0];
+  row.shape = {"layer", 1, 2, 8}, row.microseconds = 50, row.verified = "ok";
+  EXPECT_EQ(row.share_of_floor(), 0) << "not asked for";
+  EXPECT_EQ(r.table().find("floor"), std::string::npos);
+  row.floor_microseconds = 48, row.floor_ring = "13x16384x1";
+  EXPECT_DOUBLE_EQ(row.share_of_floor(), 0.96);
+  EXPECT_NE(r.table().find("48.00 0.960  ok\n"), std::string::npos) << r.table();
+  const std::string path = testing::TempDir() + "floor" + std::to_string(getpid());
+  r.write_csv(path);
+  std::ifstream in(path);
+  std::string comment, names, values;
+  std::getline(in, comment), std::getline(in, names), std::getline(in, values);
+  std::remove(path.c_str());
+  EXPECT_EQ(std::count(names.begin(), names.end(), ','), std::count(values.begin(), values.end(), ','));
+  EXPECT_NE(names.find(",floor_us,share_of_floor,floor_ring,"), std::string::npos) << names;
+  EXPECT_NE(values.find(",48.00,0.9600,13x16384x1,"), std::string::npos) << values;
 }
 
 TEST(Winners, SurvivesTheFileAndRefusesDamage) {
