@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs on a GPU host: bench/gpu.sh STEP... with the programs of bench/carry.sh in carry/ (or in $FORETILE_BIN).
-# Files go to $OUT (default: out/). Each step prints a short table; the exit code is 1 if any failed.
+# Files go to $OUT (default: out/). Each step prints a short table; the exit code is 1 if any failed. STEP_LIMIT: no command runs
+# for more seconds than that. Tables grow as they are measured: what is cut keeps its rows.
 #
 #   golden          record the golden dumps (tools/golden/record.sh; needs nvcc)
 #   host            host time of a repeated call
@@ -13,8 +14,8 @@
 #   invariant       batch-invariant mode: a row's bits at every M from 1 to 96, 20 shapes
 #   gated           SwiGLU on the gate and up layers, one kernel beside cuBLASLt and a gating kernel: plain, then dependent
 #   configurations  the tables that the forecast is held against, catalogue_*_h200.csv for bench/results: every configuration of
-#                   the catalogue worth timing, bf16 at 93 shapes of 1 to 8192 rows (SECONDS_LIMIT, default 300: no new shape
-#                   after so long)
+#                   the catalogue worth timing, bf16 at 93 shapes, few rows first, of 1 to 8192 (SECONDS_LIMIT, default 300:
+#                   no new shape after so long)
 #   configurations-fp32, configurations-dependent, configurations-simt
 #                   fp32 at 64 shapes; bf16 in dependent launches at 60 shapes of few rows; the portable kernel alone
 #   calibrate       foretile calibrate with its built-in set: a machine file, and the model's error (needs foretile beside the tool)
@@ -33,6 +34,7 @@ failed=()
 step() {  # NAME SECONDS COMMAND...: progress to the log, the result to both
   local name=$1 limit=$2 begin=$SECONDS code=0
   shift 2
+  if [ "${STEP_LIMIT:-$limit}" -lt "$limit" ]; then limit=$STEP_LIMIT; fi
   echo "== $name" | tee -a "$log"
   timeout "$limit" "$@" 2>>"$log" | tee -a "$log"
   code=${PIPESTATUS[0]}

@@ -51,7 +51,7 @@ BenchRow measure(const BenchOptions& options, Arena& arena, const Workload& w, c
   row.chosen = configuration == nullptr;
   const Configuration used = configuration ? *configuration : w.chosen();
   row.configuration = text_of(used);
-  const bool hot = power_binds(w);
+  const bool hot = w.flop() >= kPowerBinds;
   const double seconds = options.arm_seconds > 0 ? options.arm_seconds : hot ? 0.3 : 0.03;
   row.forecast_microseconds = forecast_us(gpu, w, used, hot ? Regime::sustained : Regime::burst, &row.forecast_bound);
 
@@ -116,7 +116,7 @@ std::vector<const Configuration*> configurations_for(const BenchOptions& options
 
 // Of bench_configurations().
 // The board's power control takes a tenth of a second to settle: within 40 ms kernels alike to 1 % in bursts differed by 13 %.
-constexpr double kBurstSeconds = 3e-3, kRestSeconds = 0.01, kWarmSeconds = 0.3, kSettleSeconds = 0.1, kSustainedSeconds = 0.2;
+constexpr double kBurstSeconds = 3e-3, kRestSeconds = 0.01, kWarmSeconds = 0.3, kSettleSeconds = 0.1, kSustainedSeconds = 0.1;
 constexpr double kWorthSustaining = 1.25;  // of the shape's shortest burst
 constexpr int kRounds = 3;
 
@@ -126,8 +126,8 @@ struct Candidates {
   std::vector<bool> offered;
   int left_out = 0;
 };
-Candidates worth_timing(const Machine& machine, const std::vector<Configuration>& all, const Workload& w) {
-  const Conditions conditions{.regime = power_binds(w) ? Regime::sustained : Regime::burst, .dependent = w.mode().dependent, .batch_invariant = w.mode().batch_invariant};
+Candidates worth_timing(const Machine& machine, const std::vector<Configuration>& all, const Workload& w, double power_binds_from) {
+  const Conditions conditions{.regime = w.flop() >= power_binds_from ? Regime::sustained : Regime::burst, .dependent = w.mode().dependent, .batch_invariant = w.mode().batch_invariant};
   std::vector<std::pair<const Configuration*, double>> legal;
   double shortest = std::numeric_limits<double>::infinity();
   for (const Configuration& c : all) {
@@ -170,7 +170,7 @@ std::vector<ConfigurationRow> measure_configurations(const BenchOptions& options
     t.arm = make_arm(gpu, std::clamp<i64>(i64(kBurstSeconds * 1e6 / estimate_us(gpu, w, launch)), 2, 128), launch);
     timed.push_back(std::move(t));
   }
-  const bool hot = power_binds(w);
+  const bool hot = w.flop() >= options.power_binds_from;
   for (int round = 0; round < kRounds; ++round)
     for (Timed& t : timed) {
       if (round == 0) w.poison();
@@ -194,8 +194,7 @@ std::vector<ConfigurationRow> measure_configurations(const BenchOptions& options
         t.row.offered = false;
         continue;
       }
-      time_arm(gpu, t.arm, kSettleSeconds, nullptr);
-      const ArmTime a = time_arm(gpu, t.arm, kSustainedSeconds, &nvml);
+      const ArmTime a = time_arm(gpu, t.arm, kSustainedSeconds, &nvml, kSettleSeconds);
       t.row.sustained_microseconds = a.microseconds, t.row.mhz = a.mhz, t.row.watts = a.watts;
     }
   }
@@ -218,6 +217,7 @@ BenchReport bench(const BenchOptions& options) {
   const CublasLt* lt = options.baseline ? CublasLt::load(&report.cublaslt_missing) : nullptr;
   if (lt) report.cublaslt = fmt::format("{} ({})", lt->version, lt->path);
   WinnersFile winners(options.winners_path);
+  CsvFile csv = report.open_csv(options.csv);
   Arena arena(gpu, options.shapes, options.in, options.out, lt != nullptr);
   for (const Shape& shape : options.shapes) {
     const Workload w(arena, shape, options.in, options.out, options.mode);
@@ -232,6 +232,7 @@ BenchReport bench(const BenchOptions& options) {
     for (const Configuration* c : configurations_for(options, w)) {
       report.rows.push_back(measure(options, arena, w, c, lt, product.get(), &baseline, floor.get(), nvml));
       const BenchRow& r = report.rows.back();
+      csv.row(r.csv());
       if (options.progress)
         options.progress(fmt::format("{} M={} N={} K={} {}: {:.1f} us, {:.0f} TFLOP/s{}{}, {}", shape.name, shape.m, shape.n, shape.k, r.configuration, r.microseconds, r.teraflops,
                                      lt ? fmt::format(", {:.3f} of cuBLASLt's best", r.ratio.median) : "",
@@ -243,9 +244,9 @@ BenchReport bench(const BenchOptions& options) {
 
 std::string ConfigurationReport::heading() const {
   return fmt::format("{}, {}, driver {}, {}, power limit {:.0f} W; every result checked against fp64, random normal data, weights rotate through over 512 MB, CUDA graph replays, configurations of a shape in turn, "
-                     "median of {}; every legal configuration of the catalogue but {} that were forecast to take more than {} times the shape's shortest; burst: {:.0f} ms after as much "
-                     "uncounted, before them {:.0f} ms of rest where power binds (from 2e10 FLOP on); settled, there, of what takes no more than {} times the shortest burst: once {:.0f} ms after {:.0f} ms uncounted, no rest; clocks: mean of the SMs' own counters",
-                     date, gpu, driver, dtype + ", " + mode, power_limit_watts, kRounds, left_out, kWorthTiming, kBurstSeconds * 1e3, kRestSeconds * 1e3, kWorthSustaining, kSustainedSeconds * 1e3, kSettleSeconds * 1e3);
+                     "median of {}; every legal configuration of the catalogue but those that were forecast to take more than {} times the shape's shortest; burst: {:.0f} ms after as much "
+                     "uncounted, before them {:.0f} ms of rest where power binds (from {:.0e} FLOP on); settled, there, of what takes no more than {} times the shortest burst: once {:.0f} ms after {:.0f} ms uncounted, no rest; clocks: mean of the SMs' own counters",
+                     date, gpu, driver, dtype + ", " + mode, power_limit_watts, kRounds, kWorthTiming, kBurstSeconds * 1e3, kRestSeconds * 1e3, kPowerBinds, kWorthSustaining, kSustainedSeconds * 1e3, kSettleSeconds * 1e3);
 }
 
 ConfigurationReport bench_configurations(const BenchOptions& options, double seconds) {
@@ -256,6 +257,7 @@ ConfigurationReport bench_configurations(const BenchOptions& options, double sec
   report.gpu = gpu.info().name, report.driver = driver_text(gpu, nvml), report.date = today(), report.power_limit_watts = nvml.power_limit_watts();
   report.dtype = fmt::format("{}->{}", name_of(options.in), name_of(options.out));
   report.mode = options.mode.text();
+  CsvFile csv = report.open_csv(options.csv);
   Arena arena(gpu, options.shapes, options.in, options.out, false, !options.product);
   std::vector<Configuration> all = options.configurations;
   if (all.empty()) all.assign(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations));
@@ -269,7 +271,7 @@ ConfigurationReport bench_configurations(const BenchOptions& options, double sec
   std::vector<Matmul> calls;
   for (const Shape& shape : options.shapes) {
     const Workload w(arena, shape, options.in, options.out, options.mode);
-    plan.emplace_back(w, worth_timing(*machine, all, w));
+    plan.emplace_back(w, worth_timing(*machine, all, w, options.power_binds_from));
     if (plan.back().second.configurations.empty()) throw std::invalid_argument(shape.name + ": none of the configurations can compute it");
     for (const Configuration* c : plan.back().second.configurations) calls.push_back(w.call(0, c));
   }
@@ -292,7 +294,10 @@ ConfigurationReport bench_configurations(const BenchOptions& options, double sec
       say(fmt::format("stopped before {} M={}: {:.0f} s are over", shape.name, shape.m, seconds));
       break;
     }
-    for (ConfigurationRow& row : measure_configurations(options, w, candidates, gpu, nvml)) report.rows.push_back(std::move(row));
+    for (ConfigurationRow& row : measure_configurations(options, w, candidates, gpu, nvml)) {
+      csv.row(row.csv());
+      report.rows.push_back(std::move(row));
+    }
     report.left_out += candidates.left_out;
     say(fmt::format("{} M={} done, {} rows, {:.0f} s", shape.name, shape.m, report.rows.size(), elapsed()));
   }

@@ -9,12 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "bench/csv.h"
 #include "bench/suites.h"
 #include "foretile/device/configuration.h"
 #include "foretile/foretile.h"
 #include "model/model.h"
 
 namespace foretile::bench {
+
+// A product of fewer FLOP is too short, or too bound by memory, to reach the power limit (H200: 700 W at about 1.2e10 FLOP/us).
+constexpr double kPowerBinds = 2e10;
 
 struct BenchOptions {
   std::vector<Shape> shapes;
@@ -27,9 +31,11 @@ struct BenchOptions {
   double arm_seconds = 0;  // 0: 0.3 s where the power limit binds (2 M N K >= 2e10 FLOP), else 0.03 s
   int device = 0;
   std::string winners_path;  // file that keeps cuBLASLt's three best candidates a shape; empty: search anew each time
+  std::string csv;           // file that the rows go to as they are measured; empty: none
   std::function<void(const std::string&)> progress;
   // bench_configurations() alone: computes a product, for tests without a GPU; empty: foretile::matmul, weights rotating.
   std::function<Status(const Matmul&)> product;
+  double power_binds_from = kPowerBinds;  // bench_configurations() alone: FLOP of a product whose sustained time is asked for
 };
 
 struct Interval { double median = 0, low = 0, high = 0; };
@@ -54,6 +60,7 @@ struct BenchRow {
   std::string verified;             // "ok", or what is wrong in words
   double bound_used = 0;            // of the rounding bound against fp64, on sampled rows
   double share_of_floor() const { return floor_microseconds > 0 ? floor_microseconds / microseconds : 0; }  // 1: as fast as reading B; 0: not asked for
+  std::string csv() const;
 };
 
 struct BenchReport {
@@ -68,7 +75,7 @@ struct BenchReport {
   double geometric_mean() const;
   double worst() const;
   std::string table() const;  // for people
-  void write_csv(const std::string& path) const;  // throws std::runtime_error
+  CsvFile open_csv(const std::string& path) const;
 };
 
 // Throws std::runtime_error without a usable GPU, std::invalid_argument for options that make no sense.
@@ -84,6 +91,7 @@ struct ConfigurationRow {
   double forecast_burst_microseconds = 0, forecast_sustained_microseconds = 0;
   bool offered = true;                           // choose() may pick it, and it was timed as the shape's others
   std::string verified;
+  std::string csv() const;
 };
 struct ConfigurationReport {
   std::string gpu, driver, date, dtype, mode;
@@ -91,7 +99,7 @@ struct ConfigurationReport {
   std::vector<ConfigurationRow> rows;
   int left_out = 0;  // legal, but forecast to take more than kWorthTiming of the shape's shortest
   std::string heading() const;  // in words: where and how the times were taken, and what is left out
-  void write_csv(const std::string& path) const;
+  CsvFile open_csv(const std::string& path) const;
   std::string summary() const;  // a line a shape: best configuration, the model's choice, what that costs; then the errors by regime
 };
 // Forecasts beyond this many times the shape's shortest are not timed: nobody would choose them, and they would take most of the time.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <stdexcept>
 
 #include "api/check.h"
@@ -97,7 +96,7 @@ GatedRow measure(const GatedOptions& options, Arena& arena, const Workload& w, c
   GatedRow row;
   row.shape = shape;
   row.configuration = text_of(gated.configuration());
-  const bool hot = power_binds(w);
+  const bool hot = w.flop() >= kPowerBinds;
   if (const Machine* machine = machine_for_device(gpu.info().name, gpu.info().compute_capability, gpu.info().sms); machine && !why_not_on(*machine, gated.operation(), gated.configuration(), w.problem()))
     row.forecast_microseconds = forecast(*machine, gated.operation(), gated.configuration(), w.problem(), {.regime = hot ? Regime::sustained : Regime::burst, .dependent = options.mode.dependent}).seconds * 1e6;
   const double seconds = options.arm_seconds > 0 ? options.arm_seconds : hot ? 0.3 : 0.03;
@@ -152,12 +151,14 @@ GatedReport bench_gated(const GatedOptions& options) {
   report.mode = options.mode.text();
   report.copy_bytes_per_second = copy_rate(gpu);
   WinnersFile winners(options.winners_path);
+  CsvFile csv = report.open_csv(options.csv);
   Arena arena(gpu, options.shapes, options.type, options.type, true);
   const Buffer pair_d(gpu, arena.d.size());
   for (const Shape& shape : options.shapes) {
     const Workload w(arena, shape, options.type, options.type, options.mode);
     report.rows.push_back(measure(options, arena, w, *lt, winners, pair_d));
     const GatedRow& r = report.rows.back();
+    csv.row(r.csv());
     if (options.progress) options.progress(fmt::format("{} M={} N={} K={} {}: {:.1f} us, the pair {:.1f} us, {:.3f}, {}", shape.name, shape.m, shape.n, shape.k, r.configuration, r.microseconds, r.pair_microseconds, r.ratio.median, r.verified));
   }
   return report;
@@ -188,15 +189,15 @@ std::string GatedReport::table() const {
   return s;
 }
 
-void GatedReport::write_csv(const std::string& path) const {
-  std::ofstream out(path);
-  out << fmt::format("# date {}, {}, driver {}, cuBLASLt {}, {}, ours {}; SwiGLU in one kernel beside cuBLASLt and a gating kernel; copy rate {:.0f} GB/s; random normal data, weights rotate through over 512 MB, CUDA graph replays, arms alternate\n",
-                     date, gpu, driver, cublaslt, dtype, mode, copy_bytes_per_second * 1e-9);
-  out << "layer,m,n,k,configuration,us,pair_us,cublaslt_us,gate_us,gate_gb_s,ratio,ratio_low,ratio_high,forecast_us,bound_used,verified\n";
-  for (const GatedRow& r : rows)
-    out << fmt::format("{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f},{:.0f},{:.4f},{:.4f},{:.4f},{:.2f},{:.3f},\"{}\"\n", r.shape.name, r.shape.m, r.shape.n, r.shape.k, r.configuration, r.microseconds, r.pair_microseconds,
-                       r.product_microseconds, r.gate_microseconds, r.gate_bytes_per_second * 1e-9, r.ratio.median, r.ratio.low, r.ratio.high, r.forecast_microseconds, r.bound_used, r.verified);
-  if (!out.flush()) throw std::runtime_error("writing " + path + " failed");
+CsvFile GatedReport::open_csv(const std::string& path) const {
+  return {path,
+          fmt::format("date {}, {}, driver {}, cuBLASLt {}, {}, ours {}; SwiGLU in one kernel beside cuBLASLt and a gating kernel; copy rate {:.0f} GB/s; random normal data, weights rotate through over 512 MB, CUDA graph replays, arms alternate", date,
+                      gpu, driver, cublaslt, dtype, mode, copy_bytes_per_second * 1e-9),
+          "layer,m,n,k,configuration,us,pair_us,cublaslt_us,gate_us,gate_gb_s,ratio,ratio_low,ratio_high,forecast_us,bound_used,verified"};
+}
+std::string GatedRow::csv() const {
+  return fmt::format("{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f},{:.0f},{:.4f},{:.4f},{:.4f},{:.2f},{:.3f},{}", quoted(shape.name), shape.m, shape.n, shape.k, configuration, microseconds, pair_microseconds, product_microseconds, gate_microseconds,
+                     gate_bytes_per_second * 1e-9, ratio.median, ratio.low, ratio.high, forecast_microseconds, bound_used, quoted(verified));
 }
 
 }  // namespace foretile::bench

@@ -17,7 +17,7 @@ struct GatedOptions {
   int rounds = 6;                // of A B
   double arm_seconds = 0;        // as BenchOptions::arm_seconds
   int device = 0;
-  std::string winners_path;
+  std::string winners_path, csv;  // as BenchOptions'
   std::function<void(const std::string&)> progress;
 };
 
@@ -33,6 +33,7 @@ struct GatedRow {
   Interval ratio;                    // the pair's time over ours: above 1 is faster
   std::string verified;              // "ok", or what is wrong in words
   double bound_used = 0;
+  std::string csv() const;
 };
 
 struct GatedReport {
@@ -42,7 +43,7 @@ struct GatedReport {
   bool verified() const;
   double geometric_mean() const, worst() const;
   std::string table() const;
-  void write_csv(const std::string& path) const;  // throws std::runtime_error
+  CsvFile open_csv(const std::string& path) const;
 };
 
 // Throws std::runtime_error without a usable GPU or cuBLASLt, std::invalid_argument for options that make no sense.

@@ -49,14 +49,14 @@ int run(int argc, char** argv) {
   verify->add_option("--config", v_configuration), verify->add_option("--threads", v.threads), verify->add_option("--device", v.device);
 
   bench::BenchOptions b;
-  std::string suite = "layers", ms = "2048,4096", in = "bf16", out, configurations, csv;
+  std::string suite = "layers", ms = "2048,4096", in = "bf16", out, configurations;
   double limit = 0;
   CLI::App* speed = app.add_subcommand("bench", "our products beside cuBLASLt's best");
   CLI::App* all = app.add_subcommand("configurations", "every catalogue configuration, quickly");
   for (CLI::App* sub : {speed, all}) {
     sub->add_option("--suite", suite, "layers, squares, catalogue or MxNxK,..."), sub->add_option("--m", ms), sub->add_option("--dtype", in), sub->add_option("--out-dtype", out);
     sub->add_option("--compute", compute, "of fp32: exact or tf32; cuBLASLt's alike");
-    sub->add_option("--csv", csv), sub->add_option("--device", b.device);
+    sub->add_option("--csv", b.csv), sub->add_option("--device", b.device);
     sub->add_flag("--dependent", b.mode.dependent, "ours in a chain of dependent launches, weights ready"), sub->add_flag("--batch-invariant", b.mode.batch_invariant);
     sub->add_option("--configs", configurations, "all, or configurations separated by commas; default: the library's choice");
   }
@@ -101,10 +101,9 @@ int run(int argc, char** argv) {
   if (gated) {
     if (b.floor) throw std::invalid_argument("floor does not go with gated");
     g.shapes = suite == "layers" ? bench::gated_layers(bench::parse_sizes(ms)) : bench::suite_shapes(suite, bench::parse_sizes(ms));
-    g.type = dtype_of(in), g.mode = b.mode, g.rounds = b.rounds, g.arm_seconds = b.arm_seconds, g.device = b.device, g.winners_path = b.winners_path, g.progress = say;
+    g.type = dtype_of(in), g.mode = b.mode, g.rounds = b.rounds, g.arm_seconds = b.arm_seconds, g.device = b.device, g.winners_path = b.winners_path, g.csv = b.csv, g.progress = say;
     const bench::GatedReport r = bench::bench_gated(g);
     std::printf("%s", r.table().c_str());
-    if (!csv.empty()) r.write_csv(csv);
     return r.verified() ? 0 : 1;
   }
   b.in = input_type(dtype_of(in), compute_of(compute)), b.out = dtype_of(out.empty() ? in : out);
@@ -123,7 +122,6 @@ int run(int argc, char** argv) {
   if (*all) {
     const bench::ConfigurationReport r = bench::bench_configurations(b, limit);
     std::printf("%s", r.summary().c_str());
-    if (!csv.empty()) r.write_csv(csv);
     for (const bench::ConfigurationRow& row : r.rows)
       if (row.verified != "ok") return 1;
     return r.rows.empty();
@@ -131,7 +129,6 @@ int run(int argc, char** argv) {
   const bench::BenchReport r = bench::bench(b);
   std::printf("%s", r.table().c_str());
   if (b.baseline && r.cublaslt.empty()) std::printf("%s\n", r.cublaslt_missing.c_str());
-  if (!csv.empty()) r.write_csv(csv);
   return r.verified() ? 0 : 1;
 }
 

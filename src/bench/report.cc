@@ -3,25 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <stdexcept>
 
 #include "bench/bench.h"
 #include "model/accuracy.h"
 
 namespace foretile::bench {
-
-namespace {
-
-std::ofstream open(const std::string& path) {
-  std::ofstream out(path);
-  if (!out) throw std::runtime_error("cannot write " + path);
-  return out;
-}
-
-std::string quoted(const std::string& text) { return text.find(',') == std::string::npos ? text : '"' + text + '"'; }
-
-}  // namespace
 
 bool BenchReport::verified() const {
   return !rows.empty() && std::all_of(rows.begin(), rows.end(), [](const BenchRow& r) { return r.verified == "ok"; });
@@ -59,32 +45,31 @@ std::string BenchReport::table() const {
   return s;
 }
 
-void BenchReport::write_csv(const std::string& path) const {
-  std::ofstream out = open(path);
-  out << fmt::format("# date {}, {}, driver {}, cuBLASLt {}, {}, power limit {:.0f} W; random normal data, weights rotate through over 512 MB, CUDA graph replays, arms alternate\n", date, gpu, driver,
-                     cublaslt.empty() ? "none" : cublaslt, dtype + ", ours " + mode, power_limit_watts);
-  out << "layer,m,n,k,configuration,chosen,us,tflops,mhz,watts,joules,cublaslt_us,cublaslt_first_us,cublaslt_mhz,cublaslt_watts,cublaslt_joules,candidates,best_candidate,"
-         "ratio,ratio_low,ratio_high,floor_us,share_of_floor,floor_ring,forecast_us,forecast_bound,bound_used,verified\n";
-  for (const BenchRow& r : rows)
-    out << fmt::format("{},{},{},{},{},{},{:.2f},{:.1f},{:.0f},{:.0f},{:.4g},{:.2f},{:.2f},{:.0f},{:.0f},{:.4g},{},{},{:.4f},{:.4f},{:.4f},{:.2f},{:.4f},{},{:.2f},{},{:.3f},{}\n", quoted(r.shape.name), r.shape.m,
-                       r.shape.n, r.shape.k, r.configuration, int(r.chosen), r.microseconds, r.teraflops, r.mhz, r.watts, r.joules, r.baseline_microseconds, r.baseline_first_microseconds,
-                       r.baseline_mhz, r.baseline_watts, r.baseline_joules, r.candidates, r.best_candidate, r.ratio.median, r.ratio.low, r.ratio.high, r.floor_microseconds, r.share_of_floor(),
-                       r.floor_ring, r.forecast_microseconds, r.forecast_bound, r.bound_used, quoted(r.verified));
-  if (!out.flush()) throw std::runtime_error("writing " + path + " failed");
+CsvFile BenchReport::open_csv(const std::string& path) const {
+  return {path,
+          fmt::format("date {}, {}, driver {}, cuBLASLt {}, {}, power limit {:.0f} W; random normal data, weights rotate through over 512 MB, CUDA graph replays, arms alternate", date, gpu, driver,
+                      cublaslt.empty() ? "none" : cublaslt, dtype + ", ours " + mode, power_limit_watts),
+          "layer,m,n,k,configuration,chosen,us,tflops,mhz,watts,joules,cublaslt_us,cublaslt_first_us,cublaslt_mhz,cublaslt_watts,cublaslt_joules,candidates,best_candidate,"
+          "ratio,ratio_low,ratio_high,floor_us,share_of_floor,floor_ring,forecast_us,forecast_bound,bound_used,verified"};
 }
 
-void ConfigurationReport::write_csv(const std::string& path) const {
-  std::ofstream out = open(path);
-  out << "# " << heading() << "\n";
-  out << "layer,m,n,k,configuration,burst_us,burst_mhz,settled_us,mhz,watts,forecast_burst_us,forecast_sustained_us,verified\n";
-  for (const ConfigurationRow& r : rows)
-    out << fmt::format("{},{},{},{},{},{:.2f},{:.0f},{:.2f},{:.0f},{:.0f},{:.2f},{:.2f},{}\n", quoted(r.shape.name), r.shape.m, r.shape.n, r.shape.k, r.configuration, r.burst_microseconds,
-                       r.burst_mhz, r.sustained_microseconds, r.mhz, r.watts, r.forecast_burst_microseconds, r.forecast_sustained_microseconds, quoted(r.verified));
-  if (!out.flush()) throw std::runtime_error("writing " + path + " failed");
+std::string BenchRow::csv() const {
+  return fmt::format("{},{},{},{},{},{},{:.2f},{:.1f},{:.0f},{:.0f},{:.4g},{:.2f},{:.2f},{:.0f},{:.0f},{:.4g},{},{},{:.4f},{:.4f},{:.4f},{:.2f},{:.4f},{},{:.2f},{},{:.3f},{}", quoted(shape.name), shape.m, shape.n, shape.k,
+                     configuration, int(chosen), microseconds, teraflops, mhz, watts, joules, baseline_microseconds, baseline_first_microseconds, baseline_mhz, baseline_watts, baseline_joules, candidates,
+                     best_candidate, ratio.median, ratio.low, ratio.high, floor_microseconds, share_of_floor(), floor_ring, forecast_microseconds, forecast_bound, bound_used, quoted(verified));
+}
+
+CsvFile ConfigurationReport::open_csv(const std::string& path) const {
+  return {path, heading(), "layer,m,n,k,configuration,burst_us,burst_mhz,settled_us,mhz,watts,forecast_burst_us,forecast_sustained_us,verified"};
+}
+
+std::string ConfigurationRow::csv() const {
+  return fmt::format("{},{},{},{},{},{:.2f},{:.0f},{:.2f},{:.0f},{:.0f},{:.2f},{:.2f},{}", quoted(shape.name), shape.m, shape.n, shape.k, configuration, burst_microseconds, burst_mhz, sustained_microseconds,
+                     mhz, watts, forecast_burst_microseconds, forecast_sustained_microseconds, quoted(verified));
 }
 
 std::string ConfigurationReport::summary() const {
-  std::string s = heading() + "\n";
+  std::string s = fmt::format("{}\nleft out: {}\n", heading(), left_out);
   // By shape: what is fastest, what the forecast picks, and what that pick costs. Sustained times where there are any.
   const auto time = [](const ConfigurationRow& r) { return r.sustained_microseconds > 0 ? r.sustained_microseconds : r.burst_microseconds; };
   const auto forecast_time = [](const ConfigurationRow& r) { return r.sustained_microseconds > 0 ? r.forecast_sustained_microseconds : r.forecast_burst_microseconds; };

@@ -132,7 +132,6 @@ std::string Workload::judge(i64 copy, bool other, double& bound_used) const {
   return text;
 }
 
-bool power_binds(const Workload& w) { return w.flop() >= 2e10; }
 i64 launches_for(const Workload& w, double microseconds) { return std::clamp<i64>(std::max<i64>(w.copies(), i64(1e4 / microseconds)), 2, 1024); }
 
 std::string today() {
@@ -148,13 +147,15 @@ std::string driver_text(const Gpu& gpu, const Nvml& nvml) {
   return fmt::format("{}CUDA {}.{}", name.empty() ? "" : name + ", ", v / 1000, v % 1000 / 10);
 }
 
-ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvml) {
+ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvml, double uncounted) {
   const Stopwatch watch(gpu);
   watch.start();
   arm.graph->launch();
   watch.stop();
   const double once = watch.seconds();
-  const i64 replays = std::max<i64>(1, i64(std::ceil(seconds / std::max(once, 1e-6))));
+  const auto replays_in = [&](double time) { return i64(std::ceil(time / std::max(once, 1e-6))); };
+  const i64 before_them = replays_in(uncounted), replays = std::max<i64>(1, replays_in(seconds));
+  for (i64 i = 0; i < before_them; ++i) arm.graph->launch();
   ArmTime t;
   const GpuState before = nvml ? nvml->read() : GpuState{};
   gpu.clock_begin();
@@ -163,13 +164,13 @@ ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvm
   watch.stop();
   gpu.clock_end();
   if (nvml && once * double(replays) > 0.02) {
-    usleep(useconds_t(0.6e6 * once * double(replays)));  // most of the arm is over, and the GPU still busy
+    usleep(useconds_t(1e6 * once * (double(before_them) + 0.6 * double(replays))));  // most of the arm is over, and the GPU still busy
     t.watts = nvml->read().watts;
   }
   const double elapsed = watch.seconds();
   t.microseconds = elapsed * 1e6 / double(replays * arm.launches);
   t.mhz = gpu.clock_mhz();
-  if (nvml && elapsed > 0.1) t.joules = (nvml->read().joules - before.joules) / double(replays * arm.launches);
+  if (nvml && elapsed > 0.1 && !before_them) t.joules = (nvml->read().joules - before.joules) / double(replays * arm.launches);
   return t;
 }
 

@@ -66,7 +66,7 @@ struct Arm {
 struct ArmTime {
   double microseconds = 0;  // a launch
   double mhz = 0;                   // the SMs' mean clock over all of it, from their counters
-  double watts = 0, joules = 0;     // joules a launch; 0 where it was too short to tell
+  double watts = 0, joules = 0;     // joules a launch; 0 where time_arm() cannot tell
 };
 // `launch(i)` puts launch i on the stream; called once outside the graph first, for every i.
 template <class F> Arm make_arm(const Gpu& gpu, i64 launches, F&& launch) {
@@ -81,12 +81,11 @@ template <class F> Arm make_arm(const Gpu& gpu, i64 launches, F&& launch) {
 }
 // Launches in a graph: about 10 ms, and every weight matrix at least once.
 i64 launches_for(const Workload& w, double microseconds);
-// Below this a launch is too short, or too bound by memory, to reach the power limit (H200: 700 W at about 1.2e10 FLOP/us).
-bool power_binds(const Workload& w);
 // What results are dated and signed with.
 std::string today();
 std::string driver_text(const Gpu& gpu, const Nvml& nvml);
-// Replays once uncounted, then for about `seconds` (at least once); `nvml` null: does not read the power.
-ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvml);
+// Replays once, then for about `uncounted` seconds, then, the GPU never idle between the two, for about `seconds` (at least once)
+// that count; `nvml` null: does not read the power. Joules only where all of it counts.
+ArmTime time_arm(const Gpu& gpu, const Arm& arm, double seconds, const Nvml* nvml, double uncounted = 0);
 
 }  // namespace foretile::bench

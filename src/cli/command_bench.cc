@@ -70,7 +70,7 @@ int bench_gated_command(const Options& options) {
   g.type = type_of("--dtype", options.dtype);
   g.mode = options.mode;
   g.rounds = int(whole_number("--rounds", options.rounds, 1, 1000));
-  g.winners_path = options.winners;
+  g.winners_path = options.winners, g.csv = options.csv;
   need_gpu();
   Progress progress("measured", int(g.shapes.size()));
   int done = 0;
@@ -82,7 +82,6 @@ int bench_gated_command(const Options& options) {
     throw BadInput(e.what());
   }
   progress.finish();
-  if (!options.csv.empty()) report.write_csv(options.csv);
 
   if (options.output.json) {
     auto json = envelope("bench.gated");
@@ -124,7 +123,7 @@ int bench_command(const Options& options) {
   b.floor = options.floor;
   b.mode = options.mode;
   b.rounds = int(whole_number("--rounds", options.rounds, 1, 1000));
-  b.winners_path = options.winners;
+  b.winners_path = options.winners, b.csv = options.csv;
   need_gpu();
   Progress progress("measured", int(b.shapes.size() * std::max<size_t>(1, b.configurations.size())));
   int done = 0;
@@ -136,7 +135,6 @@ int bench_command(const Options& options) {
     throw BadInput(e.what());
   }
   progress.finish();
-  if (!options.csv.empty()) report.write_csv(options.csv);
 
   if (options.output.json) {
     auto json = envelope("bench");

@@ -76,7 +76,7 @@ TEST(Report, ShareOfTheFloor) {
   EXPECT_DOUBLE_EQ(row.share_of_floor(), 0.96);
   EXPECT_NE(r.table().find("48.00 0.960  ok\n"), std::string::npos) << r.table();
   const std::string path = testing::TempDir() + "floor" + std::to_string(getpid());
-  r.write_csv(path);
+  r.open_csv(path).row(row.csv());
   std::ifstream in(path);
   std::string comment, names, values;
   std::getline(in, comment), std::getline(in, names), std::getline(in, values);
