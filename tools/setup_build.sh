@@ -3,9 +3,17 @@
 say() { echo "foretile: $*" >&2; }
 
 build_foretile() {
-  local flag=$1 start=$SECONDS log=build/build.log
+  local flag=$1 log=build/build.log lock start
   shift
   mkdir -p build
+  # One build at a time in a checkout. The lock goes with the last process that holds the file open, however it ended: where this
+  # script is killed, ninja finishes first.
+  exec {lock}>build/.lock
+  if ! flock --nonblock $lock; then
+    say "waiting for another build in this checkout"
+    flock $lock || say "build/.lock cannot be locked here: two builds at once would disturb each other"
+  fi
+  start=$SECONDS
   # Set-up is looked at again when its script changes; its own checks make a second run cheap.
   local stamp=build/.setup${flag}
   if [[ ! -e $stamp || tools/setup.sh -nt $stamp ]]; then
@@ -57,5 +65,6 @@ build_foretile() {
       exit 1
     fi
   fi
+  exec {lock}>&-
   if (( SECONDS - start > 2 )); then say "built in $(( SECONDS - start )) s"; fi
 }
