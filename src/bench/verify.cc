@@ -335,7 +335,7 @@ std::string VerifyResult::text() const {
   s += fmt::format("  {} empty, {} exact (integers), {} compared with the host reference too; configuration: {} chosen by the model, {} sm90, {} decode and {} simt forced\n", empty, exact, checked_on_cpu, chosen,
                    sm90_forced, decode_forced, simt_forced);
   s += fmt::format("  {} gated, {} in chains of dependent launches, {} batch-invariant\n", gated, chained, batch_invariant);
-  s += fmt::format("  at most {:.0f} % of the rounding bound used\n", 100 * worst);
+  s += fmt::format("  {}\n", reference::rounding_text(worst));
   for (const VerifyFailure& f : failures) s += fmt::format("  {}\n    {}\n", f.problem, f.what);
   return s;
 }

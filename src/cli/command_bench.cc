@@ -98,8 +98,8 @@ int bench_gated_command(const Options& options) {
   }
   fmt::print("{}, driver {}, {}, {}, ours {}\nSwiGLU in one kernel against the best candidate of cuBLASLt {} and a gating kernel; n counts both halves\n\n", report.gpu, report.driver, report.dtype, report.date, report.mode, report.cublaslt);
   Table table;
-  table.column("shape").column("m", Align::right).column("n", Align::right, true).column("k", Align::right, true).column("configuration").column("measured", Align::right).column("forecast", Align::right);
-  table.column("the pair", Align::right).column("gating", Align::right, true).column("ratio", Align::right).column("95 %", Align::left, true).column("check");
+  table.column("shape").column("m", Align::right).column("n", Align::right, Table::Narrow::optional).column("k", Align::right, Table::Narrow::optional).column("configuration", Align::left, Table::Narrow::wraps).column("measured", Align::right).column("forecast", Align::right);
+  table.column("the pair", Align::right).column("gating", Align::right, Table::Narrow::optional).column("ratio", Align::right).column("95 %", Align::left, Table::Narrow::optional).column("check");
   for (const bench::GatedRow& r : report.rows)
     table.row({r.shape.name, std::to_string(r.shape.m), std::to_string(r.shape.n), std::to_string(r.shape.k), r.configuration, time_text(r.microseconds * 1e-6), time_text(r.forecast_microseconds * 1e-6), time_text(r.pair_microseconds * 1e-6),
                time_text(r.gate_microseconds * 1e-6), fmt::format("{:.3f}", r.ratio.median), fmt::format("{:.3f}-{:.3f}", r.ratio.low, r.ratio.high), r.verified == "ok" ? Table::Cell("ok", Style::good) : Table::Cell("FAILED", Style::bad)});
@@ -149,8 +149,8 @@ int bench_command(const Options& options) {
   }
   fmt::print("{}, driver {}, {}, {}\n{}\n\n", report.gpu, report.driver, report.dtype, report.date, report.cublaslt.empty() ? "no cuBLASLt: " + (b.baseline ? report.cublaslt_missing : std::string("not asked for")) : "against the best candidate of cuBLASLt " + report.cublaslt);
   Table table;
-  table.column("shape").column("m", Align::right).column("n", Align::right, true).column("k", Align::right, true).column("configuration").column("measured", Align::right).column("forecast", Align::right).column("TFLOP/s", Align::right, true);
-  table.column("cuBLASLt", Align::right, true).column("ratio", Align::right).column("95 %", Align::left, true).column("MHz", Align::right, true).column("W", Align::right, true);
+  table.column("shape").column("m", Align::right).column("n", Align::right, Table::Narrow::optional).column("k", Align::right, Table::Narrow::optional).column("configuration", Align::left, Table::Narrow::wraps).column("measured", Align::right).column("forecast", Align::right).column("TFLOP/s", Align::right, Table::Narrow::optional);
+  table.column("cuBLASLt", Align::right, Table::Narrow::optional).column("ratio", Align::right).column("95 %", Align::left, Table::Narrow::optional).column("MHz", Align::right, Table::Narrow::optional).column("W", Align::right, Table::Narrow::optional);
   if (b.floor) table.column("floor", Align::right).column("share", Align::right);
   table.column("check");
   for (const bench::BenchRow& r : report.rows) {

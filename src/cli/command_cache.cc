@@ -52,7 +52,7 @@ int cache_command(const Options& options) {
   double bytes = 0;
   json["entries"] = nlohmann::ordered_json::array();
   Table table;
-  table.column("operation").column("configuration").column("for").column("registers", Align::right, true).column("compiled in", Align::right, true).column("on", Align::left, true).column("state");
+  table.column("operation").column("configuration", Align::left, Table::Narrow::wraps).column("for").column("registers", Align::right, Table::Narrow::optional).column("compiled in", Align::right, Table::Narrow::optional).column("on", Align::left, Table::Narrow::optional).column("state");
   for (const DiskCache::Listed& e : entries) {
     bytes += double(e.bytes);
     nlohmann::ordered_json row = {{"file", e.file}, {"bytes", e.bytes}, {"modified", e.modified}};
@@ -70,7 +70,7 @@ int cache_command(const Options& options) {
   double stored_bytes = 0;
   json["emulator"] = {{"folder", emulator_folder}, {"entries", nlohmann::ordered_json::array()}};
   Table emulated;
-  emulated.column("for the emulator").column("bytes", Align::right).column("on").column("state");
+  emulated.column("for the emulator", Align::left, Table::Narrow::wraps).column("bytes", Align::right).column("on").column("state");
   for (const emulator::StoredKernel& k : stored) {
     using State = emulator::StoredKernel::State;
     const char* state = k.state == State::current ? "current" : k.state == State::stale ? "stale" : k.state == State::damaged ? "damaged" : "abandoned";

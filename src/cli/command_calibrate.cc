@@ -64,7 +64,7 @@ int calibrate_command(const Options& options) {
   }
   fmt::print("{}, driver {}, {}\n\n", styled(c.gpu, Style::bold), c.driver, c.date);
   Table table;
-  table.column("fact").column("measured", Align::right).column(base->name.substr(0, base->name.find('~')), Align::right).column("unit").column("how", Align::left, true);
+  table.column("fact").column("measured", Align::right).column(base->name.substr(0, base->name.find('~')), Align::right).column("unit").column("how", Align::left, Table::Narrow::wraps);
   for (const bench::Measured& m : c.facts) {
     const Fact* old = base->fact(m.key);
     table.row({m.key, count_text(m.value), old ? count_text(old->value) : "-", old ? old->unit : "", {m.how, Style::dim}});

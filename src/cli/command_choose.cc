@@ -47,7 +47,7 @@ int choose_command(const Options& options) {
   fmt::print("{}, {}\non {}, {}\n\n", shape_text(p), operation_line(o), machine.full_name, regime_text(conditions));
   Table table;
   table.column("configuration").column("forecast", Align::right).column("to best", Align::right).column("bound by").column("waves", Align::right);
-  table.column("blocks/SM", Align::right, true).column("registers", Align::right, true).column("shared", Align::right, true);
+  table.column("blocks/SM", Align::right, Table::Narrow::optional).column("registers", Align::right, Table::Narrow::optional).column("shared", Align::right, Table::Narrow::optional);
   for (const Candidate& c : choice.ranked) {
     const Forecast& f = c.forecast;
     const double best = choice.ranked.front().forecast.seconds;
@@ -59,7 +59,7 @@ int choose_command(const Options& options) {
   else fmt::print("{}", table.text());
   if (!choice.ruled_out.empty()) {
     Table out;
-    out.column("ruled out").column("because");
+    out.column("ruled out").column("because", Align::left, Table::Narrow::wraps);
     for (const RuledOut& r : choice.ruled_out) out.row({text_of(r.configuration), r.reason});
     fmt::print("\n{}", out.text());
   }

@@ -118,8 +118,8 @@ int demo_on_gpu(const Options& options) {
   const bool compared = !report.cublaslt.empty();
   fmt::print("{}", wrapped(fmt::format("Layers of real models on {}, driver {}: D[m,n] = A[m,k] x W[n,k]^T", report.gpu, report.driver)));
   Table table;
-  table.column("layer").column("m", Align::right).column("n", Align::right).column("k", Align::right).column("dtype", Align::left, true).column("configuration");
-  table.column("forecast", Align::right).column("measured", Align::right).column("bound by", Align::left, true);
+  table.column("layer").column("m", Align::right).column("n", Align::right).column("k", Align::right).column("dtype", Align::left, Table::Narrow::optional).column("configuration");
+  table.column("forecast", Align::right).column("measured", Align::right).column("bound by", Align::left, Table::Narrow::optional);
   if (compared) table.column("of cuBLASLt", Align::right);
   table.column("ok");
   by_model(file, table, report.rows, [&](const Layer& layer, const bench::BenchRow& r) {
@@ -171,8 +171,8 @@ int demo_in_emulator(const Options& options, const std::string& no_gpu) {
 
   fmt::print("{}", wrapped(fmt::format("Forecasts of real models' layers on {}, {}: D[m,n] = A[m,k] x W[n,k]^T", machine.full_name, regime_text(conditions))));
   Table table;
-  table.column("layer").column("m", Align::right).column("n", Align::right).column("k", Align::right).column("dtype", Align::left, true).column("configuration");
-  table.column("time", Align::right).column("bound by").column("ok").column("checked at", Align::left, true);
+  table.column("layer").column("m", Align::right).column("n", Align::right).column("k", Align::right).column("dtype", Align::left, Table::Narrow::optional).column("configuration");
+  table.column("time", Align::right).column("bound by").column("ok").column("checked at", Align::left, Table::Narrow::optional);
   by_model(file, table, rows, [&](const Layer&, const Row& row) {
     const Problem& p = row.problem;
     const Problem& q = row.check.problem;

@@ -78,7 +78,7 @@ std::string place_of(const Site& site) {
 
 void print_accesses(const emulator::Report& report) {
   Table table;
-  table.column("access").column("at").column("bytes", Align::right).column("requests", Align::right).column("wavefronts", Align::right).column("conflicts", Align::right).column("sectors", Align::right).column("ideal", Align::right).column("mergeable", Align::right, true);
+  table.column("access").column("at", Align::left, Table::Narrow::wraps).column("bytes", Align::right).column("requests", Align::right).column("wavefronts", Align::right).column("conflicts", Align::right).column("sectors", Align::right).column("ideal", Align::right).column("mergeable", Align::right, Table::Narrow::wraps);
   for (const emulator::AccessSite& a : report.accesses)
     table.row({a.call, place_of(a.site), std::to_string(a.bytes), std::to_string(a.requests), a.wavefronts ? std::to_string(a.wavefronts) : "", a.wavefronts ? std::to_string(a.bank_conflicts()) : "", a.sectors ? std::to_string(a.sectors) : "", a.sectors ? std::to_string(a.ideal_sectors) : "", a.mergeable ? std::to_string(a.mergeable) : ""});
   fmt::print("\n{}", table.text());
@@ -191,7 +191,7 @@ int emulate_command(const Options& options) {
     return check.passed() ? kOk : kCheckFailed;
   }
   fmt::print("{}, {}\n{}\n", shape_text(p), operation_line(check.operation), wrapped(fmt::format("{}{} on {} emulated SMs, {} completion, {} schedule, seed {}", text_of(c), !options.configuration.text.empty() ? "" : fmt::format(" (the model's choice for {})", machine.name), sms, options.async, options.schedule, how.seed)));
-  const auto line = [](const char* what, const std::string& text, bool good) { fmt::print("{:<10}{}\n", what, styled(text, good ? Style::good : Style::bad)); };
+  const auto line = [](const char* what, const std::string& text, bool good) { fmt::print("{}", labelled(what, text, good ? Style::good : Style::bad)); };
   const auto judge = [&](const EmulatedCheck& k) {
     line("result", k.result.text(), k.result.passed());
     line("memory", k.damage.empty() ? "nothing written outside D" : k.damage, k.damage.empty());
@@ -204,18 +204,18 @@ int emulate_command(const Options& options) {
   }
   line("findings", check.report.clean() ? (how.races ? "none: no race, missing wait, deadlock or bad address in this schedule" : "none (races were not looked for)") : fmt::format("{}", check.report.findings.size()), check.report.clean());
   for (const auto& f : check.report.findings) {
-    fmt::print("  {} {}{}\n    {}\n", styled(f.kind, Style::bold), place_of(f.site), f.count > 1 ? fmt::format(" ({} times)", f.count) : "", f.text);
+    fmt::print("  {} {}{}\n{}", styled(f.kind, Style::bold), place_of(f.site), f.count > 1 ? fmt::format(" ({} times)", f.count) : "", labelled("", f.text, Style::plain, 4));
   }
   const auto& n = check.report.counters;
   if (n.tma_loads || n.wgmmas) {
-    fmt::print("{:<10}{} TMA boxes loaded ({}), {} warpgroup multiplies, {} boxes stored ({})\n", "trace", n.tma_loads, bytes_text(double(n.tma_load_bytes)), n.wgmmas, n.tma_stores, bytes_text(double(n.tma_store_bytes)));
+    fmt::print("{}", labelled("trace", fmt::format("{} TMA boxes loaded ({}), {} warpgroup multiplies, {} boxes stored ({})", n.tma_loads, bytes_text(double(n.tma_load_bytes)), n.wgmmas, n.tma_stores, bytes_text(double(n.tma_store_bytes)))));
   }
-  if (timeline) fmt::print("{:<10}{}: open it at https://ui.perfetto.dev\n", "timeline", options.timeline);
-  fmt::print("{:<10}{}, {} switches between threads\n", "took", time_text(check.seconds), count_text(double(n.switches)));
+  if (timeline) fmt::print("{}", labelled("timeline", options.timeline + ": open it at https://ui.perfetto.dev"));
+  fmt::print("{}", labelled("took", fmt::format("{}, {} switches between threads", time_text(check.seconds), count_text(double(n.switches)))));
   if (options.trace) {
     const auto& l2 = check.report.l2;
-    fmt::print("{:<10}{} of {} load sectors hit ({:.1f} %), {} from DRAM\n{:10}(in this run's order through {} of L2, {}'s, empty at first)\n", "L2", l2.load_hits, l2.load_sectors,
-               l2.load_sectors ? 100.0 * double(l2.load_hits) / double(l2.load_sectors) : 0.0, bytes_text(32.0 * double(l2.load_sectors - l2.load_hits)), "", bytes_text(double(how.l2_bytes)), machine.name);
+    fmt::print("{}", labelled("L2", fmt::format("{} of {} load sectors hit ({:.1f} %), {} from DRAM (in this run's order through {} of L2, {}'s, empty at first)", l2.load_hits, l2.load_sectors,
+                                                l2.load_sectors ? 100.0 * double(l2.load_hits) / double(l2.load_sectors) : 0.0, bytes_text(32.0 * double(l2.load_sectors - l2.load_hits)), bytes_text(double(how.l2_bytes)), machine.name)));
     print_accesses(check.report);
   }
   if (options.calls) print_calls(check.report);

@@ -20,6 +20,7 @@
 #include "model/machine.h"
 #include "model/registers.h"
 #include "model/text.h"
+#include "reference/check.h"
 
 namespace foretile::cli {
 
@@ -133,7 +134,7 @@ int climb_command(const Options& options, const Problem& p) {
   Table table;
   table.column("", Align::right).column("rung").column("forecast", Align::right).column("TFLOP/s", Align::right).column("bound by");
   if (measured) table.column("measured", Align::right).column("TFLOP/s", Align::right).column("error", Align::right);
-  table.column("step", Align::right).column("to 1", Align::right).column("the counter that it moves", Align::left, true).column("before", Align::right, true).column("after", Align::right, true).column("the idea", Align::left, true);
+  table.column("step", Align::right).column("to 1", Align::right).column("the counter that it moves", Align::left, Table::Narrow::wraps).column("the idea", Align::left, Table::Narrow::optional);
   double below = 0, first = 0;
   DType type = DType::bf16;
   for (const Climbed& c : climb) {
@@ -141,14 +142,15 @@ int climb_command(const Options& options, const Problem& p) {
     type = c.rung->type;
     std::vector<Table::Cell> cells = {std::to_string(c.rung->number), c.rung->name};
     if (!c.why_not.empty()) {
-      cells.insert(cells.end(), {"-", "-", c.why_not});
-      while (cells.size() < (measured ? 14u : 11u)) cells.emplace_back("");
+      cells.insert(cells.end(), {"-", "-", "-"});
+      if (measured) cells.insert(cells.end(), {"-", "-", "-"});
+      cells.insert(cells.end(), {"", "", c.why_not});
     } else {
       const double shown = c.measured > 0 ? c.measured : c.forecast;
       cells.insert(cells.end(), {time_text(c.forecast), rate_text(flop, c.forecast), name_of(c.bound)});
       if (measured) cells.insert(cells.end(), {time_text(c.measured), rate_text(flop, c.measured), fmt::format("{:+.0f} %", 100 * (c.forecast / c.measured - 1))});
-      cells.insert(cells.end(), {below > 0 ? factor_text(below / shown) : "", first > 0 ? factor_text(first / shown) : "", c.step.counter, c.step.counter.empty() ? "" : number_text(c.step.before),
-                                 c.step.counter.empty() ? "" : number_text(c.step.after), {c.rung->idea, Style::dim}});
+      cells.insert(cells.end(), {below > 0 ? factor_text(below / shown) : "", first > 0 ? factor_text(first / shown) : "", c.step.counter.empty() ? "" : fmt::format("{}: {} to {}", c.step.counter, number_text(c.step.before), number_text(c.step.after)),
+                                 {c.rung->idea, Style::dim}});
       below = shown;
       if (first == 0) first = shown;
     }
@@ -159,7 +161,7 @@ int climb_command(const Options& options, const Problem& p) {
                                        machine.tensor_bf16 > 0 ? fmt::format(", {} in bf16", rate_text(ladder::roof(machine, DType::bf16), 1)) : "",
                                        cublas_fp32 > 0 ? fmt::format(" cuBLASLt's best candidate: {} in fp32, {} in bf16.", rate_text(flop, cublas_fp32), rate_text(flop, cublas_half)) : "",
                                        measured ? "are of measured times" : "are of forecasts")));
-  fmt::print("foretile ladder explain N: what was wrong below rung N, and why the step mends it. Read device/ladder.\n");
+  fmt::print("{}", wrapped("foretile ladder explain N: what was wrong below rung N, and why the step mends it. Read device/ladder."));
   if (!options.plot.empty()) fmt::print("The picture is in {}.\n", options.plot);
   return kOk;
 }
@@ -200,9 +202,9 @@ int sweep_command(const Options& options, const Problem& p, const Rung* only) {
   const double flop = flop_count(p);
   fmt::print("{} on {}, {}\n\n", shape_text(p), machine.full_name, regime_text(conditions));
   Table table;
-  table.column("tile").column("threads", Align::right).column("registers", Align::right).column("shared", Align::right).column("forecast", Align::right).column("TFLOP/s", Align::right).column("bound by");
+  table.column("tile").column("threads", Align::right, Table::Narrow::wraps).column("registers", Align::right, Table::Narrow::wraps).column("shared", Align::right, Table::Narrow::wraps).column("forecast", Align::right).column("TFLOP/s", Align::right).column("bound by");
   if (measured) table.column("measured", Align::right).column("TFLOP/s", Align::right).column("error", Align::right);
-  table.column("");
+  table.column("", Align::left, Table::Narrow::wraps);
   std::string picks;
   for (const ladder::Swept& rung : ladder::picks_of(all)) {
     table.section(fmt::format("rung {}: {}", rung.first->rung->number, rung.first->rung->name));
@@ -260,7 +262,7 @@ int explain_command(const Options& options, const Problem& p) {
     print_json(json);
     return kOk;
   }
-  fmt::print("{}\n{}\n\n", styled(fmt::format("Rung {}: {}", rung.number, rung.name), Style::bold), fmt::format("{}. Source: device/{}", rung.idea, rung.file));
+  fmt::print("{}\n{}\n", styled(fmt::format("Rung {}: {}", rung.number, rung.name), Style::bold), wrapped(fmt::format("{}. Source: device/{}", rung.idea, rung.file)));
   const auto part = [](const char* heading, const std::string& text) { fmt::print("{}\n{}\n", styled(heading, Style::bold), wrapped(text)); };
   part(rung.number == 1 ? "The start" : fmt::format("What was wrong on rung {}", rung.number - 1).c_str(), l.wrong);
   part("Which counter shows it", l.shows);
@@ -279,7 +281,7 @@ int explain_command(const Options& options, const Problem& p) {
   const emulator::Report report = trace_of(rung, *v);
   fmt::print("\n{}\n", styled(fmt::format("One block in the emulator{}", v->text.empty() ? "" : ", tile " + v->text), Style::bold));
   Table table;
-  table.column("access").column("at").column("bytes", Align::right).column("requests", Align::right).column("wavefronts", Align::right).column("conflicts", Align::right).column("sectors", Align::right).column("ideal", Align::right);
+  table.column("access").column("at", Align::left, Table::Narrow::wraps).column("bytes", Align::right).column("requests", Align::right).column("wavefronts", Align::right).column("conflicts", Align::right).column("sectors", Align::right).column("ideal", Align::right);
   for (const emulator::AccessSite& s : report.accesses) {
     const bool shared = s.wavefronts > 0;
     const auto shown = [](bool show, u64 value) { return show ? fmt::format("{}", value) : std::string("-"); };
@@ -309,8 +311,7 @@ int rung_command(const Options& options, const Problem& p) {
   fmt::print("{} on {}\n", shape_text(p), machine.full_name);
   fmt::print("forecast  {}, {} TFLOP/s, bound by {}\n", time_text(c.forecast), rate_text(flop_count(p), c.forecast), name_of(c.bound));
   if (c.measured > 0)
-    fmt::print("measured  {}, {} TFLOP/s (spread {:.1f} %), forecast {:+.0f} %; {:.2f} of the rounding bound against fp64\n", time_text(c.measured), rate_text(flop_count(p), c.measured), 100 * c.spread,
-               100 * (c.forecast / c.measured - 1), c.error);
+    fmt::print("{}", labelled("measured", fmt::format("{}, {} TFLOP/s (spread {:.1f} %), forecast {:+.0f} %; right, {}", time_text(c.measured), rate_text(flop_count(p), c.measured), 100 * c.spread, 100 * (c.forecast / c.measured - 1), reference::rounding_text(c.error))));
   if (v && rung.variants.size() > 1) fmt::print("{}", wrapped(fmt::format("Tile {}; others: {}.", v->text, variant_names(rung))));
   return kOk;
 }

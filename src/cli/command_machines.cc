@@ -33,7 +33,7 @@ void print_one(const Machine& m) {
   fmt::print("{} ({}), compute capability {}, {} SMs\n", styled(m.full_name, Style::bold), m.name, capability(m), m.sms);
   fmt::print("{}\n", wrapped("Forecasts for it were held against: " + m.validation));
   Table table;
-  table.column("fact").column("value", Align::right).column("unit").column("source", Align::left, false);
+  table.column("fact").column("value", Align::right).column("unit").column("source", Align::left, Table::Narrow::wraps);
   for (const Fact& f : m.facts) table.row({f.key, count_text(f.value), f.unit, {f.source, Style::dim}});
   fmt::print("{}", table.text());
 }
@@ -41,7 +41,7 @@ void print_one(const Machine& m) {
 // Every number of several machines side by side; what differs stands out.
 void print_comparison(const std::vector<Machine>& machines) {
   Table table;
-  table.column("fact").column("unit", Align::left, true);
+  table.column("fact").column("unit", Align::left, Table::Narrow::optional);
   for (const Machine& m : machines) table.column(m.name, Align::right);
   std::vector<std::pair<std::string, std::string>> keys;  // of any of them, in the order of the first that has it
   for (const Machine& m : machines)
@@ -61,8 +61,8 @@ void print_comparison(const std::vector<Machine>& machines) {
 
 void print_list(const std::vector<Machine>& machines) {
   Table table;
-  table.column("name").column("GPU", Align::left, true).column("CC", Align::right).column("SMs", Align::right).column("boost", Align::right);
-  table.column("tensor", Align::right).column("fp32", Align::right).column("memory", Align::right).column("L2", Align::right).column("power", Align::right, true);
+  table.column("name").column("GPU", Align::left, Table::Narrow::optional).column("CC", Align::right).column("SMs", Align::right).column("boost", Align::right);
+  table.column("tensor", Align::right).column("fp32", Align::right).column("memory", Align::right).column("L2", Align::right).column("power", Align::right, Table::Narrow::optional);
   for (const Machine& m : machines)
     table.row({m.name, m.full_name.substr(m.full_name.starts_with("NVIDIA ") ? 7 : 0), capability(m), std::to_string(m.sms), fmt::format("{:.0f} MHz", m.boost_mhz), peak_text(m, m.tensor_fp16), peak_text(m, m.fp32_rate),
                bytes_text(m.dram_bandwidth) + "/s", bytes_text(m.l2_bytes), fmt::format("{:.0f} W", m.power_limit)});

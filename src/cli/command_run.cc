@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "model/text.h"
+#include "reference/check.h"
 
 namespace foretile::cli {
 
@@ -55,12 +56,12 @@ int run_command(const Options& options) {
     return passed ? kOk : kCheckFailed;
   }
   fmt::print("{}, {}\non {}, {}\n\n", shape_text(p), operation_line(o), run.gpu, given || machine ? text_of(c) : "the library's choice");
-  fmt::print("{:<10}{}\n", "result", passed ? styled(fmt::format("right: {:.0f} % of the rounding bound against fp64 used, no byte around D touched", 100 * run.bound_used), Style::good) : styled(run.wrong, Style::bad));
+  fmt::print("{}", passed ? labelled("result", fmt::format("right, {}; no byte around D touched", reference::rounding_text(run.bound_used)), Style::good) : labelled("result", run.wrong, Style::bad));
   if (run.seconds > 0) {
-    fmt::print("{:<10}{} a call in a graph, {:.4g} TFLOP/s; the operands stay in L2 where they fit (foretile bench rotates them)\n", "measured", time_text(run.seconds), flop_count(p) / run.seconds * 1e-12);
-    fmt::print("{:<10}{}, compiling or loading the kernel included\n", "first call", time_text(run.first_seconds));
+    fmt::print("{}", labelled("measured", fmt::format("{} a call in a graph, {:.4g} TFLOP/s; the operands stay in L2 where they fit (foretile bench rotates them)", time_text(run.seconds), flop_count(p) / run.seconds * 1e-12)));
+    fmt::print("{}", labelled("at first", time_text(run.first_seconds) + ", compiling or loading the kernel included"));
   }
-  if (has_forecast) fmt::print("{:<10}{} from cold memory, bound by {} ({}, {})\n", "forecast", time_text(f.seconds), name_of(f.bound), machine->name, regime_text(conditions));
+  if (has_forecast) fmt::print("{}", labelled("forecast", fmt::format("{} from cold memory, bound by {} ({}, {})", time_text(f.seconds), name_of(f.bound), machine->name, regime_text(conditions))));
   return passed ? kOk : kCheckFailed;
 }
 

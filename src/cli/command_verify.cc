@@ -200,7 +200,7 @@ int verify_in_emulator(const Options& options) {
   } else {
     fmt::print("{} random products in the emulator (seed {}): {}\n", count, seed, failed ? styled(fmt::format("{} failed", failed), Style::bad) : styled("all right", Style::good));
     for (const auto& [name, numbers] : by_family) fmt::print("  {}: {} cases, {} failed\n", name, numbers.first, numbers.second);
-    fmt::print("  {} elements of D checked against fp64, {} of them with one value possible; no byte outside D, no race, no deadlock tolerated\n", elements, exact);
+    fmt::print("{}", labelled("", fmt::format("{} elements of D checked against fp64, {} of them with one value possible; no byte outside D, no race, no deadlock tolerated", elements, exact), Style::plain, 2));
   }
   return failed ? kCheckFailed : kOk;
 }

@@ -39,6 +39,20 @@ std::string three_digits(double v) {
   return fmt::format("{:.{}f}", v, decimals);
 }
 
+// Broken between words; a word longer than `limit` has a line of its own. At least one line.
+std::vector<std::string> broken(std::string_view text, std::size_t limit) {
+  std::vector<std::string> lines(1);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > limit) lines.emplace_back();
+    if (!lines.back().empty()) lines.back() += ' ';
+    lines.back() += word;
+    at = end + 1;
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string time_text(double seconds) {
@@ -59,21 +73,23 @@ std::string bytes_text(double bytes) {
 std::string count_text(double number) { return number < 1e6 ? fmt::format("{:.6g}", number) : fmt::format("{:.3g}", number); }
 
 std::string wrapped(std::string_view text, int width) {
-  const std::size_t limit = std::size_t(std::min(width, 110));
-  std::string out, line;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string_view word = text.substr(at, end - at);
-    if (!line.empty() && line.size() + 1 + word.size() > limit) out += line + '\n', line.clear();
-    if (!line.empty()) line += ' ';
-    line += word;
-    at = end + 1;
-  }
-  return out + line + '\n';
+  std::string out;
+  for (const std::string& line : broken(text, std::size_t(std::min(width, 110)))) out += line + '\n';
+  return out;
 }
 
-Table& Table::column(std::string heading, Align align, bool optional) {
-  columns_.push_back({std::move(heading), align, optional});
+std::string labelled(std::string_view label, std::string_view text, Style style, std::size_t indent) {
+  std::string out;
+  const std::size_t width = std::size_t(std::min(terminal_width(), 110));
+  for (const std::string& line : broken(text, width - std::min(width, indent))) {
+    out += fmt::format("{:<{}}{}\n", label, indent, styled(line, style));
+    label = "";
+  }
+  return out;
+}
+
+Table& Table::column(std::string heading, Align align, Narrow narrow) {
+  columns_.push_back({std::move(heading), align, narrow});
   return *this;
 }
 
@@ -84,52 +100,80 @@ void Table::row(std::vector<Cell> cells) {
 
 void Table::section(std::string title) { rows_.push_back({true, {Cell(std::move(title), Style::bold)}}); }
 
+std::string Table::below(const Row& row, const std::vector<bool>& in_line, std::size_t width) const {
+  constexpr std::size_t kIndent = 4;
+  std::string text, out;
+  Style style = Style::plain;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const Cell& cell = row.cells[i];
+    if (in_line[i] || columns_[i].narrow != Narrow::wraps || cell.text.empty()) continue;
+    if (text.empty()) style = cell.style;
+    text += (text.empty() ? "" : ", ") + (columns_[i].align == Align::right ? columns_[i].heading + ' ' : "") + cell.text;
+  }
+  if (text.empty()) return out;
+  for (const std::string& line : broken(text, width - std::min(width, kIndent))) out += std::string(kIndent, ' ') + styled(line, style) + '\n';
+  return out;
+}
+
 std::string Table::text(int width) const {
-  std::vector<std::size_t> widths;
+  const std::size_t limit = std::size_t(std::max(width, 1));
+  std::vector<std::size_t> natural, least;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t w = columns_[i].heading.size();
     for (const Row& row : rows_)
       if (!row.is_section) w = std::max(w, row.cells[i].text.size());
-    widths.push_back(w);
+    natural.push_back(w);
+    least.push_back(columns_[i].narrow == Narrow::wraps ? std::min(w, kLeastWrapped) : w);
   }
   std::vector<bool> kept(columns_.size(), true);
-  const auto total = [&](std::size_t gap) {
+  const auto total = [&](const std::vector<std::size_t>& widths, std::size_t gap) {
     std::size_t sum = 0;
     for (std::size_t i = 0; i < columns_.size(); ++i)
       if (kept[i]) sum += widths[i] + (sum ? gap : 0);
     return sum;
   };
-  // Narrow terminals: first a smaller gap, then fewer columns.
-  std::size_t gap = total(2) <= std::size_t(width) ? 2 : 1;
-  for (std::size_t i = columns_.size(); i-- > 0 && total(gap) > std::size_t(width);)
-    if (columns_[i].optional) kept[i] = false;
-  if (total(2) <= std::size_t(width)) gap = 2;
+  // Narrow terminals: first a smaller gap, then fewer columns, then those that wrap share what is left.
+  std::size_t gap = total(natural, 2) <= limit ? 2 : 1;
+  for (std::size_t i = columns_.size(); i-- > 0 && total(least, gap) > limit;)
+    if (columns_[i].narrow != Narrow::kept) kept[i] = false;
+  if (total(natural, 2) <= limit) gap = 2;
+  std::vector<std::size_t> widths = least;
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    if (const std::size_t used = total(widths, gap); kept[i] && used < limit) widths[i] = std::min(natural[i], widths[i] + limit - used);
 
   std::size_t last_kept = 0;
   for (std::size_t i = 0; i < columns_.size(); ++i)
     if (kept[i]) last_kept = i;
   std::string out;
   const auto line = [&](const std::vector<Cell>& cells, bool heading) {
-    bool first = true;
+    std::vector<std::vector<std::string>> parts;
+    std::size_t lines = 1;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (!kept[i]) continue;
-      if (!first) out.append(gap, ' ');
-      first = false;
-      const std::string& text = cells[i].text;
-      const std::string pad(widths[i] - text.size(), ' ');
-      const std::string shown = styled(text, heading ? Style::dim : cells[i].style);
-      if (columns_[i].align == Align::right) out += pad + shown;
-      else out += shown + (i == last_kept ? "" : pad);
+      parts.push_back(columns_[i].narrow == Narrow::wraps ? broken(cells[i].text, widths[i]) : std::vector<std::string>{cells[i].text});
+      if (kept[i]) lines = std::max(lines, parts[i].size());
     }
-    while (!out.empty() && out.back() == ' ') out.pop_back();
-    out += '\n';
+    for (std::size_t l = 0; l < lines; ++l) {
+      bool first = true;
+      for (std::size_t i = 0; i < columns_.size(); ++i) {
+        if (!kept[i]) continue;
+        if (!first) out.append(gap, ' ');
+        first = false;
+        const std::string text = l < parts[i].size() ? parts[i][l] : "";
+        const std::string pad(widths[i] - std::min(widths[i], text.size()), ' ');
+        const std::string shown = styled(text, heading ? Style::dim : cells[i].style);
+        if (columns_[i].align == Align::right) out += pad + shown;
+        else out += shown + (i == last_kept ? "" : pad);
+      }
+      while (!out.empty() && out.back() == ' ') out.pop_back();
+      out += '\n';
+    }
   };
   std::vector<Cell> headings;
   for (const Column& c : columns_) headings.emplace_back(c.heading);
   line(headings, true);
   for (const Row& row : rows_) {
     if (row.is_section) out += "\n" + styled(row.cells[0].text, row.cells[0].style) + "\n";
-    else line(row.cells, false);
+    else line(row.cells, false), out += below(row, kept, limit);
   }
   return out;
 }

@@ -25,12 +25,18 @@ std::string count_text(double number);   // "650", "1.23e+06"
 // Broken between words to fit the terminal, at most 110 columns; ends with a newline. For prose.
 std::string wrapped(std::string_view text, int width = terminal_width());
 
+// "label     text", the text broken as wrapped() breaks it and every line of it in the same style; it begins at column `indent`.
+std::string labelled(std::string_view label, std::string_view text, Style style = Style::plain, std::size_t indent = 10);
+
 enum class Align { left, right };
 
 class Table {
  public:
-  // An optional column is left out where the terminal is too narrow; the last such first.
-  Table& column(std::string heading, Align align = Align::left, bool optional = false);
+  // Where the terminal is too narrow, the last first: an optional column is left out; one that wraps is broken between words or, where
+  // less than kLeastWrapped columns remain for it, told in a line below its row (a number with its heading).
+  enum class Narrow { kept, optional, wraps };
+  static constexpr std::size_t kLeastWrapped = 30;
+  Table& column(std::string heading, Align align = Align::left, Narrow narrow = Narrow::kept);
   struct Cell {
     std::string text;
     Style style = Style::plain;
@@ -46,12 +52,13 @@ class Table {
   struct Column {
     std::string heading;
     Align align;
-    bool optional;
+    Narrow narrow;
   };
   struct Row {
     bool is_section = false;
     std::vector<Cell> cells;
   };
+  std::string below(const Row& row, const std::vector<bool>& in_line, std::size_t width) const;
   std::vector<Column> columns_;
   std::vector<Row> rows_;
 };

@@ -297,7 +297,6 @@ CheckResult check(const Operation& o, const Problem& p, const Operands& x, const
 }
 
 std::string CheckResult::text() const {
-  char buffer[200];
   if (elements == 0) return "D is empty: nothing to check";
   std::string part = checked == elements ? "all " + std::to_string(elements) + " elements" : std::to_string(checked) + " of " + std::to_string(elements) + " elements";
   if (!passed()) {
@@ -307,8 +306,13 @@ std::string CheckResult::text() const {
     return s;
   }
   if (exact == checked && worst <= 1) return part + " right, no other value possible";
-  std::snprintf(buffer, sizeof buffer, " right, at most %.0f %% of the error bound used", 100 * worst);
-  return part + buffer;
+  return part + " right, " + rounding_text(worst);
+}
+
+std::string rounding_text(double used) {
+  char buffer[200];
+  std::snprintf(buffer, sizeof buffer, "within rounding of fp64: at most %.0f %% of the room that fp32 sums and D's type leave (100 %%: its edge, still right)", 100 * used);
+  return buffer;
 }
 
 }  // namespace foretile::reference

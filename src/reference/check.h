@@ -39,6 +39,9 @@ struct CheckResult {
 // the call overwrites C with D, pass a copy.
 CheckResult check(const Operation& o, const Problem& p, const Operands& x, const CheckOptions& options = {});
 
+// In words, for results that are right: "within rounding of fp64: ...". `used`: CheckResult::worst.
+std::string rounding_text(double used);
+
 // The activation in fp64.
 double activate(Activation activation, double x);
 

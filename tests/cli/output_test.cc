@@ -450,6 +450,20 @@ TEST(Demo, FitsANarrowTerminal) {
   for (const std::string& line : lines_of(o.out)) EXPECT_LE(width_of(line), 80u) << line;
 }
 
+// Nothing but names without a space in them may be wider.
+TEST(Output, FitsANarrowTerminal) {
+  for (const std::string& command : {std::string("ladder --no-gpu"), std::string("ladder --no-gpu --machine a100"), std::string("ladder --no-gpu --sweep --rung 8"), std::string("ladder explain 7"), std::string("machines h200"),
+                                     "choose --dtype fp32 " + kProduct, std::string("emulate --m 40 --n 72 --k 128 --trace --calls"), std::string("emulate --m 40 --n 72 --k 128 --values normal"), std::string("verify --on cpu --count 2")}) {
+    const Outcome o = foretile(command, "COLUMNS=80");
+    ASSERT_EQ(o.code, 0) << command << o.error;
+    for (const std::string& line : lines_of(o.out)) EXPECT_TRUE(width_of(line) <= 80u || line.find_first_of(' ', line.find_first_not_of(' ')) == line.npos) << command << "\n" << line;
+  }
+}
+
+TEST(Ladder, NarrowTerminalsTooSeeWhatEachStepMoves) {
+  EXPECT_NE(foretile("ladder --no-gpu", "COLUMNS=80").out.find("\n    shared loads a multiply: 1.12 to 0.25\n"), std::string::npos);
+}
+
 TEST(Table, FitsTheWidthAndHasNoColourInAPipe) {
   for (const int width : {80, 120}) {
     const Outcome o = foretile("choose " + kProduct, "COLUMNS=" + std::to_string(width));

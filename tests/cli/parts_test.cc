@@ -93,12 +93,30 @@ TEST(Numbers, ThreeDigitsAndAUnit) {
 
 TEST(Table, AlignsAndDropsOptionalColumns) {
   Table t;
-  t.column("name").column("time", Align::right).column("note", Align::left, true);
+  t.column("name").column("time", Align::right).column("note", Align::left, Table::Narrow::optional);
   t.row({"a", "1 us", "something long"});
   t.row({"bcd", "123 us", "x"});
   EXPECT_EQ(t.text(80), "name    time  note\na       1 us  something long\nbcd   123 us  x\n");
   EXPECT_EQ(t.text(27), "name   time note\na      1 us something long\nbcd  123 us x\n");
   EXPECT_EQ(t.text(20), "name    time\na       1 us\nbcd   123 us\n");
+}
+
+TEST(Table, ColumnsThatWrapAreNeverLost) {
+  Table t;
+  t.column("name").column("count", Align::right, Table::Narrow::wraps).column("reason", Align::left, Table::Narrow::wraps);
+  t.row({"a", "12", "one two three four five six seven eight nine"});
+  t.row({"b", "3", ""});
+  EXPECT_EQ(t.text(80), "name  count  reason\na        12  one two three four five six seven eight nine\nb         3\n");
+  EXPECT_EQ(t.text(50), "name count reason\na       12 one two three four five six seven eight\n           nine\nb        3\n");
+  EXPECT_EQ(t.text(30), "name  count\na        12\n    one two three four five\n    six seven eight nine\nb         3\n");
+  EXPECT_EQ(t.text(9), "name\na\n    count\n    12,\n    one\n    two\n    three\n    four\n    five\n    six\n    seven\n    eight\n    nine\nb\n    count\n    3\n");
+}
+
+TEST(Text, LabelledLinesHangUnderTheirText) {
+  setenv("COLUMNS", "24", 1);
+  EXPECT_EQ(labelled("result", "all elements right"), "result    all elements\n          right\n");
+  EXPECT_EQ(labelled("", "x", Style::plain, 2), "  x\n");
+  unsetenv("COLUMNS");
 }
 
 }  // namespace
