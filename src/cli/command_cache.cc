@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <ctime>
+#include <map>
 #include <memory>
 
 #include "cli/cli.h"
@@ -33,19 +34,23 @@ std::string date_text(std::int64_t seconds) {
 int cache_command(const Options& options) {
   if (options.what != "list" && options.what != "clear") throw BadInput(fmt::format("\"{}\" is not something the cache can do; allowed: list, clear", options.what));
   if (options.stale && options.what != "clear") throw BadInput("--stale belongs to: foretile cache clear");
-  std::string why_none;
-  const std::string folder = cache_folder(why_none);
-  if (folder.empty()) throw NotPossible("there is no cache folder: " + why_none);
-  DiskCache cache(folder);
+  const CacheHome home = cache_home();
+  if (home.folder.empty()) throw NotPossible("there is no cache folder: " + home.fault(""));
+  const std::string& folder = home.folder;
+  DiskCache cache(home);
   auto json = envelope("cache");
   json["folder"] = folder;
-  const std::string emulator_folder = emulator::present_store_folder();
+  const auto emulator_folders = emulator::present_store_folders();
 
   if (options.what == "clear") {
     const int removed = cache.clear(options.stale) + emulator::clear_stored_kernels(emulator::compile_environment(), options.stale);
     json["removed"] = removed;
     if (options.output.json) print_json(json);
-    else fmt::print("{} {}entr{} removed from {}{}\n", removed, options.stale ? "stale " : "", removed == 1 ? "y" : "ies", folder, emulator_folder.empty() ? "" : " and " + emulator_folder);
+    else {
+      std::string places = folder;
+      for (const auto& f : emulator_folders) places += " and " + f.string();
+      fmt::print("{} {}entr{} removed from {}\n", removed, options.stale ? "stale " : "", removed == 1 ? "y" : "ies", places);
+    }
     return kOk;
   }
   const auto entries = cache.list();
@@ -67,15 +72,16 @@ int cache_command(const Options& options) {
     json["entries"].push_back(row);
   }
   const auto stored = emulator::stored_kernels(emulator::compile_environment());
-  double stored_bytes = 0;
-  json["emulator"] = {{"folder", emulator_folder}, {"entries", nlohmann::ordered_json::array()}};
+  std::map<std::string, std::pair<size_t, double>> by_folder;  // kernels and bytes
+  json["emulator"] = {{"folder", emulator_folders.empty() ? "" : emulator_folders.front().string()}, {"entries", nlohmann::ordered_json::array()}};
   Table emulated;
   emulated.column("for the emulator", Align::left, Table::Narrow::wraps).column("bytes", Align::right).column("on").column("state");
   for (const emulator::StoredKernel& k : stored) {
     using State = emulator::StoredKernel::State;
     const char* state = k.state == State::current ? "current" : k.state == State::stale ? "stale" : k.state == State::damaged ? "damaged" : "abandoned";
-    stored_bytes += double(k.bytes);
-    json["emulator"]["entries"].push_back({{"file", k.file}, {"kernel", k.label}, {"bytes", k.bytes}, {"modified", k.modified}, {"state", state}});
+    auto& [count, size] = by_folder[k.folder.string()];
+    ++count, size += double(k.bytes);
+    json["emulator"]["entries"].push_back({{"folder", k.folder.string()}, {"file", k.file}, {"kernel", k.label}, {"bytes", k.bytes}, {"modified", k.modified}, {"state", state}});
     emulated.row({k.label.empty() ? k.file : k.label, bytes_text(double(k.bytes)), date_text(k.modified), {state, k.state == State::current ? Style::plain : k.state == State::stale ? Style::dim : Style::bad}});
   }
   if (options.output.json) {
@@ -87,7 +93,7 @@ int cache_command(const Options& options) {
   total(entries.size(), bytes, folder);
   if (stored.empty()) return kOk;
   fmt::print("\n{}\n", emulated.text());
-  total(stored.size(), stored_bytes, emulator_folder);
+  for (const auto& [where, numbers] : by_folder) total(numbers.first, numbers.second, where);
   return kOk;
 }
 

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pwd.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,29 +26,8 @@ namespace {
 constexpr std::string_view kMagic = "foretile kernel 1\n";
 constexpr std::uint64_t kLargestEntry = 256u << 20;  // bytes: a file beyond it is no kernel of ours
 
-void warn_once(const std::string& reason) {
-  static std::atomic<bool> warned{false};
-  if (warned.exchange(true)) return;
-  const std::string text = "foretile: compiled kernels are kept in memory only: " + reason + "\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
-}
-
-std::string error_text(const char* what, const std::string& path) { return fmt::format("{} {}: {}", what, path, std::strerror(errno)); }
-
 bool is_key(std::string_view text) {
   return text.size() == 32 && std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
-
-// mkdir -p, for the user alone.
-std::string make_folders(const std::string& folder) {
-  for (std::size_t at = folder.find('/', 1);; at = folder.find('/', at + 1)) {
-    const std::string part = folder.substr(0, at);
-    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
-      struct stat s;  // a read-only parent that is there already is no obstacle
-      if (const int code = errno; stat(part.c_str(), &s) != 0) return errno = code, error_text("cannot create", part);
-    }
-    if (at == std::string::npos) return "";
-  }
 }
 
 // The whole file, or null. A file replaced on a network file system shows as stale: it is opened again.
@@ -113,19 +91,6 @@ std::string cache_key(const Operation& o, const Configuration& c, std::string_vi
   return Digest().add_part(device_sources_digest()).add_part(translation_unit(o, c)).add_part(architecture).hex().substr(0, 32);
 }
 
-std::string cache_folder(std::string& why_none) {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  if (const std::string named = variable("FORETILE_CACHE"); !named.empty()) return named;
-  // The XDG specification has relative paths ignored.
-  if (const std::string xdg = variable("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/foretile";
-  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/foretile";
-  why_none = "none of FORETILE_CACHE, XDG_CACHE_HOME and HOME is set";
-  return "";
-}
-
 std::string serialize(const CacheEntry& e) {
   const std::string body =
       fmt::format("key {}\noperation {}\nconfiguration {}\narchitecture {}\nsources {}\ncompiler {}\nflags {}\nregisters {}\nspill {}\nseconds {}\ncubin {}\n", e.key,
@@ -152,21 +117,17 @@ std::optional<CacheEntry> deserialize(std::string_view bytes) {
   return e;
 }
 
-DiskCache::DiskCache(std::string folder, std::string why_none) : folder_(std::move(folder)), why_none_(std::move(why_none)) {
-  while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
+DiskCache::DiskCache(CacheHome home) : home_(std::move(home)) {
+  while (home_.folder.size() > 1 && home_.folder.back() == '/') home_.folder.pop_back();
 }
 
 DiskCache& DiskCache::process() {
-  static DiskCache& cache = *[] {
-    std::string why_none;
-    std::string folder = cache_folder(why_none);
-    return new DiskCache(std::move(folder), std::move(why_none));
-  }();
+  static DiskCache& cache = *new DiskCache(cache_home());
   return cache;
 }
 
 std::optional<CacheEntry> DiskCache::read(const std::string& key) const {
-  if (folder_.empty()) return std::nullopt;
+  if (folder().empty()) return std::nullopt;
   const std::optional<std::string> bytes = read_file(path_of(key, ".kernel"));
   if (!bytes) return std::nullopt;
   std::optional<CacheEntry> entry = deserialize(*bytes);
@@ -178,44 +139,46 @@ std::string DiskCache::write_file(const std::string& path, std::string_view byte
   // The process id is asked for each time and the random part comes from the kernel: forked processes never share a name.
   unsigned long long random = 0;
   if (getrandom(&random, sizeof random, 0) != ssize_t(sizeof random)) return error_text("cannot name a temporary file for", path);
-  const std::string temporary = fmt::format("{}/.{}.{:016x}.tmp", folder_, getpid(), random);
+  const std::string temporary = fmt::format("{}/.{}.{:016x}.tmp", folder(), getpid(), random);
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file < 0) return error_text("cannot write to", folder_);
+  if (file < 0) return error_text("cannot write to", folder());
   std::string fault;
   for (std::size_t done = 0; done < bytes.size() && fault.empty();) {
     const ssize_t n = ::write(file, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fault = error_text("cannot write to", folder_);
+    if (n <= 0) fault = error_text("cannot write to", folder());
     else done += std::size_t(n);
   }
-  if (fault.empty() && fsync(file) != 0) fault = error_text("cannot flush a file in", folder_);
-  if (close(file) != 0 && fault.empty()) fault = error_text("cannot close a file in", folder_);
+  if (fault.empty() && fsync(file) != 0) fault = error_text("cannot flush a file in", folder());
+  if (close(file) != 0 && fault.empty()) fault = error_text("cannot close a file in", folder());
   if (fault.empty() && rename(temporary.c_str(), path.c_str()) != 0) fault = error_text("cannot rename to", path);
   if (!fault.empty()) unlink(temporary.c_str());
   return fault;
 }
 
 bool DiskCache::write(const CacheEntry& entry, const std::string& source) {
-  std::string fault = why_none_;
-  if (!folder_.empty()) {
-    fault = make_folders(folder_);
+  std::string fault;
+  if (!folder().empty()) {
+    fault = make_writable(folder());
     if (fault.empty()) fault = write_file(path_of(entry.key, ".kernel"), serialize(entry));
     if (fault.empty()) write_file(path_of(entry.key, ".cu"), source);  // for people: its loss is none
   }
-  if (!fault.empty()) warn_once(fault);
-  return fault.empty();
+  const bool kept = !folder().empty() && fault.empty();
+  static std::atomic<bool> warned{false};
+  if (!kept) warn_once(warned, "compiled kernels are kept in memory only: " + home_.fault(fault));
+  return kept;
 }
 
 std::vector<DiskCache::Listed> DiskCache::list() const {
   std::vector<Listed> all;
-  DIR* directory = folder_.empty() ? nullptr : opendir(folder_.c_str());
+  DIR* directory = folder().empty() ? nullptr : opendir(folder().c_str());
   if (!directory) return all;
   while (const dirent* item = readdir(directory)) {
     Listed l;
     l.file = item->d_name;
     if (!l.file.ends_with(".kernel")) continue;
     struct stat s;
-    if (stat((folder_ + "/" + l.file).c_str(), &s) == 0) l.bytes = std::uint64_t(s.st_size), l.modified = s.st_mtime;
+    if (stat((folder() + "/" + l.file).c_str(), &s) == 0) l.bytes = std::uint64_t(s.st_size), l.modified = s.st_mtime;
     const std::string key = l.file.substr(0, l.file.size() - 7);
     if (is_key(key)) l.entry = read(key);
     all.push_back(std::move(l));
@@ -235,13 +198,13 @@ int DiskCache::clear(bool stale_only) {
     unlink(path_of(key, ".cu").c_str());
   }
   // Temporary files of processes that died while they wrote; a living one is done within the hour.
-  DIR* directory = folder_.empty() ? nullptr : opendir(folder_.c_str());
+  DIR* directory = folder().empty() ? nullptr : opendir(folder().c_str());
   if (!directory) return removed;
   while (const dirent* item = readdir(directory)) {
     const std::string name = item->d_name;
     struct stat s;
-    if (name.starts_with('.') && name.ends_with(".tmp") && stat((folder_ + "/" + name).c_str(), &s) == 0 && std::time(nullptr) - s.st_mtime > 3600)
-      unlink((folder_ + "/" + name).c_str());
+    if (name.starts_with('.') && name.ends_with(".tmp") && stat((folder() + "/" + name).c_str(), &s) == 0 && std::time(nullptr) - s.st_mtime > 3600)
+      unlink((folder() + "/" + name).c_str());
   }
   closedir(directory);
   return removed;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/home.h"
 #include "runtime/compile.h"
 
 namespace foretile {
@@ -27,17 +28,14 @@ struct CacheEntry {
 const std::string& device_sources_digest();
 std::string cache_key(const Operation& o, const Configuration& c, std::string_view architecture);
 
-// FORETILE_CACHE, else $XDG_CACHE_HOME/foretile, else ~/.cache/foretile; empty, with the reason, where there is none.
-std::string cache_folder(std::string& why_none);
-
 class DiskCache {
  public:
-  // An empty folder stands for no cache: `why_none` is what the warning says.
-  explicit DiskCache(std::string folder, std::string why_none = "");
+  // An empty folder stands for no cache.
+  explicit DiskCache(CacheHome home);
   // The folder as the environment names it at the first call.
   static DiskCache& process();
 
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return home_.folder; }
   // The intact entry of this key, else null. Never warns: an absent folder is an empty one.
   std::optional<CacheEntry> read(const std::string& key) const;
   // False where it cannot be written (read-only, missing home, full disk); then one warning a process goes to standard error
@@ -56,9 +54,9 @@ class DiskCache {
   int clear(bool stale_only = false);
 
  private:
-  std::string path_of(const std::string& key, const char* suffix) const { return folder_ + "/" + key + suffix; }
+  std::string path_of(const std::string& key, const char* suffix) const { return home_.folder + "/" + key + suffix; }
   std::string write_file(const std::string& path, std::string_view bytes) const;  // empty, or what went wrong
-  std::string folder_, why_none_;
+  CacheHome home_;
 };
 
 // An entry as bytes and back; null where anything is off.

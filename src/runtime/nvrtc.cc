@@ -13,16 +13,12 @@
 #include <mutex>
 #include <string_view>
 
+#include "cache/home.h"
 #include "runtime/driver.h"
 
 namespace foretile {
 
 namespace {
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 bool is_file(const std::string& path) {
   struct stat s;

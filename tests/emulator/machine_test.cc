@@ -136,15 +136,18 @@ TEST(Machine, TooManyFindingsStopTheRun) {
 class OnDemand : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"XDG_CACHE_HOME", "FORETILE_CACHE", "FORETILE_CXX", "PATH"})
+    for (const char* name : {"XDG_CACHE_HOME", "FORETILE_CACHE", "FORETILE_CXX", "PATH", "TMPDIR"})
       if (const char* value = std::getenv(name)) before_[name] = value;
     cache_ = std::filesystem::temp_directory_path() / ("foretile-emulator-test-" + std::to_string(getpid()));
     setenv("XDG_CACHE_HOME", cache_.c_str(), 1);
     unsetenv("FORETILE_CACHE");
+    temporary_ = cache_.string() + "-temporary";  // where kernels go that the cache does not take
+    std::filesystem::create_directories(temporary_);
+    setenv("TMPDIR", temporary_.c_str(), 1);
   }
   void TearDown() override {
-    std::filesystem::remove_all(cache_);
-    for (const char* name : {"XDG_CACHE_HOME", "FORETILE_CACHE", "FORETILE_CXX"}) unsetenv(name);
+    std::filesystem::remove_all(cache_), std::filesystem::remove_all(temporary_);
+    for (const char* name : {"XDG_CACHE_HOME", "FORETILE_CACHE", "FORETILE_CXX", "TMPDIR"}) unsetenv(name);
     for (const auto& [name, value] : before_) setenv(name, value.c_str(), 1);
   }
   // In a process of its own: one that has nothing loaded yet, and holds on to no file.
@@ -156,7 +159,7 @@ class OnDemand : public testing::Test {
     return status == 0;
   }
 
-  std::filesystem::path cache_;
+  std::filesystem::path cache_, temporary_;
   std::map<const char*, std::string> before_;  // of the environment
 };
 
@@ -247,6 +250,21 @@ TEST_F(OnDemand, WithoutAHomeTheFolderMustBeThisUsersAlone) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+TEST_F(OnDemand, AnUnusableCacheIsSaidOnce) {
+  std::filesystem::create_directories(cache_);
+  std::ofstream(cache_ / "file") << "not a folder";
+  setenv("FORETILE_CACHE", (cache_ / "file").c_str(), 1);
+  const Operation o = catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32));
+  testing::internal::CaptureStderr();
+  for (const int n : {32, 64}) EXPECT_TRUE(compile_kernel(o, {.family = Family::simt, .tile_m = 16, .tile_n = n, .tile_k = 16, .thread_m = 4, .thread_n = 4}));
+  const std::string folder = temporary_ / fmt::format("foretile-emulator-{}", getuid());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), fmt::format("foretile: kernels compiled for the emulator are kept in {}: FORETILE_CACHE: cannot create {}/emulator: Not a directory\n", folder, (cache_ / "file").string()));
+  std::vector<StoredKernel> list = stored_kernels("");
+  ASSERT_EQ(list.size(), 2u);
+  for (const StoredKernel& k : list) EXPECT_EQ(k.folder, folder);
+  EXPECT_EQ(clear_stored_kernels("", false), 2);
 }
 
 // What compile_kernel() says when it cannot; empty when it can.

@@ -297,6 +297,21 @@ TEST_F(InTimeline, AFullDiskIsAnErrorAndLeavesNothing) {
   EXPECT_EQ(files(), 0u);
 }
 
+TEST_F(InTimeline, OfAKilledProcessNothingIsLeft) {
+  const pid_t child = fork();
+  if (child == 0) {
+    Timeline timeline(path());
+    Options o;
+    o.timeline = &timeline;
+    Pipeline().run(Break::nothing, o);
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(files(), 0u);
+}
+
 TEST_F(InTimeline, WithoutFinishNothingIsLeft) {
   {
     Timeline timeline(path());

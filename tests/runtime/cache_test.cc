@@ -44,7 +44,7 @@ bool computes(const Configuration& c) { return c.family == Family::sm90 && !why_
 struct Fresh {
   DiskCache disk;
   KernelStore store;
-  explicit Fresh(const std::string& folder, const std::string& why_none = "") : disk(folder, why_none), store(disk) {}
+  explicit Fresh(const std::string& folder) : disk({folder, "FORETILE_CACHE"}), store(disk) {}
   Status get(const Configuration& c = kFirst) {
     std::shared_ptr<const CompiledKernel> kernel;
     Status s = store.compiled(kOperation, c, "sm_90a", kernel);
@@ -248,13 +248,13 @@ TEST_F(Cache, B82_EightForkedProcessesAtOnce) {
 }
 
 // In a process of its own, whose standard error comes back: three kernels in a folder that cannot be written.
-std::string warnings_of(const std::function<void()>& set_up, const std::string& folder, const std::string& why_none = "") {
+std::string warnings_of(const std::function<void()>& set_up, const std::string& folder) {
   int ends[2];
   if (pipe(ends) != 0) return "pipe";
   const int code = in_child([&] {
     dup2(ends[1], STDERR_FILENO);
     set_up();
-    Fresh one(folder, why_none), two(folder, why_none);
+    Fresh one(folder), two(folder);
     if (one.source() != "compiler" || one.source() != "memory") return 1;  // works, from memory
     if (one.source(kSecond) != "compiler" || two.source() != "compiler") return 2;
     return 0;
@@ -279,7 +279,7 @@ void become_nobody() {
 
 TEST_F(Cache, AReadOnlyFolderFallsBackToMemoryWithOneWarning) {
   chmod(folder.path().c_str(), 0555);
-  expect_one_warning(warnings_of(become_nobody, folder.path()), "Permission denied");
+  expect_one_warning(warnings_of(become_nobody, folder.path()), "FORETILE_CACHE: cannot write to " + folder.path() + ": Permission denied");
   expect_one_warning(warnings_of(become_nobody, folder.path() + "/below"), "Permission denied");
   chmod(folder.path().c_str(), 0755);
   EXPECT_TRUE(files().empty());
@@ -297,12 +297,11 @@ TEST_F(Cache, AReadOnlyFolderStillServesHitsWithoutAWord) {
 }
 
 TEST_F(Cache, AMissingHomeFallsBackToMemoryWithOneWarning) {
-  std::string why;
   const auto in_environment = [&](const char* cache, const char* xdg, const char* home) {
     const std::string keep = getenv("FORETILE_CACHE"), old_home = getenv("HOME") ? getenv("HOME") : "", old_xdg = getenv("XDG_CACHE_HOME") ? getenv("XDG_CACHE_HOME") : "";
     const auto set = [](const char* name, const char* value) { value ? setenv(name, value, 1) : unsetenv(name); };
     set("FORETILE_CACHE", cache), set("XDG_CACHE_HOME", xdg), set("HOME", home);
-    const std::string found = cache_folder(why);
+    const std::string found = cache_home().folder;
     set("FORETILE_CACHE", keep.c_str()), set("HOME", old_home.empty() ? nullptr : old_home.c_str()), set("XDG_CACHE_HOME", old_xdg.empty() ? nullptr : old_xdg.c_str());
     return found;
   };
@@ -310,9 +309,8 @@ TEST_F(Cache, AMissingHomeFallsBackToMemoryWithOneWarning) {
   EXPECT_EQ(in_environment(nullptr, "/b", "/c"), "/b/foretile");
   EXPECT_EQ(in_environment(nullptr, "relative", "/c"), "/c/.cache/foretile");
   EXPECT_EQ(in_environment(nullptr, nullptr, "/c"), "/c/.cache/foretile");
-  EXPECT_EQ(why, "");
   EXPECT_EQ(in_environment(nullptr, nullptr, nullptr), "");
-  expect_one_warning(warnings_of([] {}, "", why), "HOME");
+  expect_one_warning(warnings_of([] {}, ""), "none of FORETILE_CACHE, XDG_CACHE_HOME and HOME is set");
 }
 
 TEST_F(Cache, AFullDiskFallsBackToMemoryWithOneWarning) {

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "cache/home.h"
 #include "emulator/library/store.h"
 #include "model/text.h"
 
@@ -98,6 +99,36 @@ int run_program(const std::vector<std::string>& words, const fs::path& log) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
+// Of a folder in which a compiler just failed: too full for a kernel of some ten kilobytes.
+bool full(const fs::path& folder) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  return !error && space.available < 1'000'000;
+}
+
+// Under a name of this process, then renamed: another that compiles the same never sees half a file.
+void make(std::vector<std::string> command, const std::string& source, const fs::path& library, const std::string& label) {
+  const fs::path folder = library.parent_path();
+  const std::string stem = (folder / library.stem()).string() + fmt::format(".{}", getpid());
+  const fs::path text = stem + ".cc", log = stem + ".log", made = stem + ".so";
+  struct Remove {
+    std::vector<fs::path> files;
+    ~Remove() {
+      std::error_code ignored;
+      for (const fs::path& f : files) fs::remove(f, ignored);
+    }
+  } const remove{{text, log, made}};
+  if (!(std::ofstream(text) << source << std::flush)) throw Unwritable(error_text("cannot write to", folder));
+  const std::string compiler = command.front();
+  command.insert(command.end(), {text.string(), "-o", made.string()});
+  const int code = run_program(command, log);
+  if (code != 0 && full(folder)) throw Unwritable(fmt::format("cannot write to {}: {}", folder.string(), std::strerror(ENOSPC)));
+  if (code != 0) throw std::runtime_error(fmt::format("{} could not compile the kernel (exit code {}): {}", compiler, code, read_file(log).substr(0, 2000)));
+  if (!fs::exists(made)) throw std::runtime_error(fmt::format("{} ended well but made no file", compiler));
+  seal(made, label);
+  fs::rename(made, library);
+}
+
 KernelBody load(const fs::path& library) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
@@ -140,31 +171,10 @@ KernelBody compile_kernel(const Operation& operation, const Configuration& confi
   const std::lock_guard lock(mutex);
   if (const auto it = loaded.find(source); it != loaded.end()) return it->second;
 
-  const fs::path include = include_directory(), folder = store_folder();
-  std::vector<std::string> command = command_of(find_compiler(), include);
-  const std::string name = fmt::format("{:016x}{}", Hash().add(source).value, environment_of(command, include));
-  const fs::path library = folder / (name + ".so");
-  if (label_of(library).empty()) {
-    // Under a name of this process, then renamed: another that compiles the same never sees half a file.
-    const fs::path stem = folder / fmt::format("{}.{}", name, getpid());
-    const fs::path text = stem.string() + ".cc", log = stem.string() + ".log", made = stem.string() + ".so";
-    struct Remove {
-      std::vector<fs::path> files;
-      ~Remove() {
-        std::error_code ignored;
-        for (const fs::path& f : files) fs::remove(f, ignored);
-      }
-    } const remove{{text, log, made}};
-    std::ofstream(text) << source;
-    const std::string compiler = command.front();
-    command.insert(command.end(), {text.string(), "-o", made.string()});
-    const int code = run_program(command, log);
-    if (code != 0) throw std::runtime_error(fmt::format("{} could not compile the kernel (exit code {}): {}", compiler, code, read_file(log).substr(0, 2000)));
-    if (!fs::exists(made)) throw std::runtime_error(fmt::format("{} ended well but made no file", compiler));
-    seal(made, fmt::format("{} | {}", foretile::text_of(operation), foretile::text_of(configuration)));
-    fs::rename(made, library);
-  }
-  const KernelBody body = load(library);
+  const fs::path include = include_directory();
+  const std::vector<std::string> command = command_of(find_compiler(), include);
+  const std::string file = fmt::format("{:016x}{}.so", Hash().add(source).value, environment_of(command, include));
+  const KernelBody body = load(stored(file, [&](const fs::path& library) { make(command, source, library, fmt::format("{} | {}", foretile::text_of(operation), foretile::text_of(configuration))); }));
   loaded.emplace(source, body);
   return body;
 }

@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
+#include <tuple>
+
+#include "cache/home.h"
 
 namespace foretile::emulator {
 
@@ -22,11 +23,9 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kDigits = 16;
 
-fs::path folder_at_home() {
-  if (const std::string given = environment("FORETILE_CACHE"); !given.empty()) return fs::path(given) / "emulator";
-  fs::path root = environment("XDG_CACHE_HOME");
-  if (root.empty() && !environment("HOME").empty()) root = fs::path(environment("HOME")) / ".cache";
-  return root.empty() ? root : root / "foretile" / "emulator";
+fs::path home_folder() {
+  const std::string home = cache_home().folder;
+  return home.empty() ? fs::path() : fs::path(home) / "emulator";
 }
 
 fs::path folder_for_strangers() {
@@ -54,17 +53,29 @@ pid_t maker_of(const fs::path& file) {
   return error == std::errc() && end == digits.data() + digits.size() ? process : 0;
 }
 
+// What the file is; null where it is not the emulator's, or is being made.
+std::optional<StoredKernel> stored_kernel(const fs::path& path, const std::string& current) {
+  const std::string name = path.filename().string(), extension = path.extension().string();
+  struct stat s;
+  if (lstat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode) || !is_hexadecimal(name.substr(0, 2 * kDigits))) return {};
+  StoredKernel k{.folder = path.parent_path(), .file = name, .bytes = std::uintmax_t(s.st_size), .modified = s.st_mtime};
+  if (name.size() == 2 * kDigits + 3 && extension == ".so") {
+    k.label = label_of(path);
+    k.state = k.label.empty() ? StoredKernel::State::damaged : current.empty() || name.substr(kDigits, kDigits) == current ? StoredKernel::State::current : StoredKernel::State::stale;
+    return k;
+  }
+  const pid_t maker = maker_of(path);
+  if (maker <= 0 || (extension != ".so" && extension != ".cc" && extension != ".log") || kill(maker, 0) == 0 || errno == EPERM) return {};
+  k.state = StoredKernel::State::abandoned;
+  return k;
+}
+
 }  // namespace
 
 Hash& Hash::add(const std::string& text) {
   for (const char c : text) value = (value ^ u8(c)) * 0x100000001b3;
   value = (value ^ 0xFF) * 0x100000001b3;
   return *this;
-}
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
 }
 
 std::string read_file(const fs::path& path) {
@@ -74,29 +85,45 @@ std::string read_file(const fs::path& path) {
   return text.str();
 }
 
-fs::path store_folder() {
-  fs::path folder = folder_at_home();
+std::vector<fs::path> present_store_folders() {
+  std::vector<fs::path> folders;
   std::error_code error;
-  if (!folder.empty()) fs::create_directories(folder, error);
-  if (!folder.empty() && !error && access(folder.c_str(), W_OK) == 0) return folder;
-  folder = folder_for_strangers();  // no home, or a read-only one
-  if (folder.empty()) throw std::runtime_error("no folder to compile in: set XDG_CACHE_HOME, HOME or TMPDIR");
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw std::runtime_error(fmt::format("no folder to compile in: {}: {}", folder.string(), std::strerror(errno)));
-  if (!mine_alone(folder)) throw std::runtime_error(fmt::format("no folder to compile in: {} is not a folder that this user alone can write to", folder.string()));
-  return folder;
+  if (const fs::path home = home_folder(); !home.empty() && fs::is_directory(home, error)) folders.push_back(home);
+  if (const fs::path other = folder_for_strangers(); !other.empty() && mine_alone(other)) folders.push_back(other);
+  return folders;
 }
 
-fs::path present_store_folder() {
-  const fs::path home = folder_at_home(), other = folder_for_strangers();
-  std::error_code error;
-  if (!home.empty() && fs::is_directory(home, error)) return home;
-  return !other.empty() && mine_alone(other) ? other : fs::path();
+fs::path stored(const std::string& file, const std::function<void(const fs::path&)>& make) {
+  const auto made_in = [&](const fs::path& folder) {
+    if (label_of(folder / file).empty()) make(folder / file);
+    return folder / file;
+  };
+  const CacheHome home = cache_home();
+  std::string fault;
+  if (!home.folder.empty()) {
+    const fs::path folder = home_folder();
+    if (!label_of(folder / file).empty()) return folder / file;  // a read-only one serves too
+    fault = make_writable(folder);
+    try {
+      if (fault.empty()) return made_in(folder);
+    } catch (const Unwritable& e) {
+      fault = e.what();
+    }
+  }
+  const fs::path other = folder_for_strangers();
+  const auto refuse = [&](const std::string& why) { throw std::runtime_error(fmt::format("no folder to compile in: {}; {}", home.fault(fault), why)); };
+  if (other.empty()) refuse("TMPDIR names none either");
+  if (mkdir(other.c_str(), 0700) != 0 && errno != EEXIST) refuse(error_text("cannot create", other));
+  if (!mine_alone(other)) refuse(fmt::format("{} is not a folder that this user alone can write to", other.string()));
+  static std::atomic<bool> warned{false};
+  warn_once(warned, fmt::format("kernels compiled for the emulator are kept in {}: {}", other.string(), home.fault(fault)));
+  return made_in(other);
 }
 
 void seal(const fs::path& library, const std::string& label) {
   const std::string bytes = read_file(library), line = "\n" + label + "\n";
   std::ofstream out(library, std::ios::binary | std::ios::app);
-  if (!(out << line << checksum_of(bytes + line) << std::flush)) throw std::runtime_error(fmt::format("{} cannot be written", library.string()));
+  if (!(out << line << checksum_of(bytes + line) << std::flush)) throw Unwritable(error_text("cannot write to", library.parent_path()));
 }
 
 std::string label_of(const fs::path& library) {
@@ -110,35 +137,20 @@ std::string label_of(const fs::path& library) {
 
 std::vector<StoredKernel> stored_kernels(const std::string& current) {
   std::vector<StoredKernel> list;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(present_store_folder(), error)) {
-    const std::string name = entry.path().filename().string();
-    const std::string extension = entry.path().extension().string();
-    struct stat s;
-    if (lstat(entry.path().c_str(), &s) != 0 || !S_ISREG(s.st_mode) || !is_hexadecimal(name.substr(0, 2 * kDigits))) continue;
-    StoredKernel k;
-    k.file = name, k.bytes = std::uintmax_t(s.st_size), k.modified = s.st_mtime;
-    if (name.size() == 2 * kDigits + 3 && extension == ".so") {
-      k.label = label_of(entry.path());
-      k.state = k.label.empty() ? StoredKernel::State::damaged : current.empty() || name.substr(kDigits, kDigits) == current ? StoredKernel::State::current : StoredKernel::State::stale;
-    } else if (const pid_t maker = maker_of(entry.path()); maker > 0 && (extension == ".so" || extension == ".cc" || extension == ".log")) {
-      if (kill(maker, 0) == 0 || errno == EPERM) continue;
-      k.state = StoredKernel::State::abandoned;
-    } else {
-      continue;
-    }
-    list.push_back(std::move(k));
+  for (const fs::path& folder : present_store_folders()) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+      if (std::optional<StoredKernel> k = stored_kernel(entry.path(), current)) list.push_back(std::move(*k));
   }
-  std::sort(list.begin(), list.end(), [](const StoredKernel& a, const StoredKernel& b) { return a.file < b.file; });
+  std::sort(list.begin(), list.end(), [](const StoredKernel& a, const StoredKernel& b) { return std::tie(a.folder, a.file) < std::tie(b.folder, b.file); });
   return list;
 }
 
 int clear_stored_kernels(const std::string& current, bool stale_only) {
   int removed = 0;
-  const fs::path folder = present_store_folder();
   for (const StoredKernel& k : stored_kernels(current)) {
     std::error_code error;
-    if (!stale_only || k.state != StoredKernel::State::current) removed += fs::remove(folder / k.file, error);
+    if (!stale_only || k.state != StoredKernel::State::current) removed += fs::remove(k.folder / k.file, error);
   }
   return removed;
 }

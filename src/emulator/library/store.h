@@ -6,6 +6,9 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -20,15 +23,19 @@ struct Hash {
 };
 
 std::string read_file(const std::filesystem::path& path);
-std::string environment(const char* name);  // a variable's value, or nothing
 
-// $FORETILE_CACHE/emulator, else $XDG_CACHE_HOME/foretile/emulator, else ~/.cache/foretile/emulator, else a folder of this user's own under $TMPDIR. Made where
-// it is missing. Throws std::runtime_error where no folder can be had.
-std::filesystem::path store_folder();
-// The same, if it is there already; else empty.
-std::filesystem::path present_store_folder();
+// Thrown where a folder takes no file (read-only, full).
+struct Unwritable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// The library `file`, made where no intact one is there: in the subfolder emulator of the cache's folder, or where that is unusable,
+// which is then said once on standard error, in a folder of this user's own under $TMPDIR. Throws std::runtime_error where neither
+// takes it.
+std::filesystem::path stored(const std::string& file, const std::function<void(const std::filesystem::path& library)>& make);
+// Those of the two folders that are there.
+std::vector<std::filesystem::path> present_store_folders();
 
-// Appends the line and the checksum to a library that was just made. The loader does not look behind the library's end.
+// Appends the line and the checksum to a library that was just made; throws Unwritable. The loader does not look behind the library's end.
 void seal(const std::filesystem::path& library, const std::string& label);
 // The label of an intact file, else empty: loading half a file, as a full disk or a lost machine leaves it, can end the process.
 std::string label_of(const std::filesystem::path& library);
@@ -40,6 +47,7 @@ struct StoredKernel {
     damaged,
     abandoned,  // of a process that ended while it compiled
   };
+  std::filesystem::path folder;
   std::string file;    // name in the folder
   std::string label;   // "operation | configuration"
   std::uintmax_t bytes = 0;

@@ -49,15 +49,14 @@ Timeline::Writer::Writer(std::string path) : path_(std::move(path)) {
     while (fs::is_symlink(fs::symlink_status(target, error))) target = target.parent_path() / fs::read_symlink(target);
     target_ = target.string(), temporary_ = fmt::format("{}.{}.tmp", target_, getpid());
   }
-  file_ = std::fopen(temporary_.empty() ? path_.c_str() : temporary_.c_str(), "wb");
+  file_ = temporary_.empty() ? std::fopen(path_.c_str(), "wb") : std::fopen(temporary_.c_str(), "w+b");
   if (!file_) throw not_written(path_, errno);
+  if (!temporary_.empty()) std::remove(temporary_.c_str());  // without a name until it is complete: nothing stays of a process that is killed
   write(R"({"displayTimeUnit":"ns","otherData":{"time":"1 us is one emulated step: a call of the vocabulary by one thread"},"traceEvents":[)");
 }
 
 Timeline::Writer::~Writer() {
-  if (!file_) return;
-  std::fclose(file_);
-  if (!temporary_.empty()) std::remove(temporary_.c_str());
+  if (file_) std::fclose(file_);
 }
 
 void Timeline::Writer::write(const std::string& text) {
@@ -67,12 +66,25 @@ void Timeline::Writer::write(const std::string& text) {
 void Timeline::Writer::finish() {
   write("\n]}\n");
   if (std::fflush(file_) != 0 && !error_) error_ = errno;
-  if (!error_ && !temporary_.empty() && std::rename(temporary_.c_str(), target_.c_str()) != 0) error_ = errno;
+  if (!error_ && !temporary_.empty()) error_ = replace_target();
   std::fclose(file_);
   file_ = nullptr;
-  if (!error_) return;
-  if (!temporary_.empty()) std::remove(temporary_.c_str());
-  throw not_written(path_, error_);
+  if (error_) throw not_written(path_, error_);
+}
+
+int Timeline::Writer::replace_target() {
+  std::FILE* named = std::fopen(temporary_.c_str(), "wb");
+  if (!named) return errno;
+  std::rewind(file_);
+  int error = 0;
+  char piece[1 << 16];
+  for (std::size_t bytes; !error && (bytes = std::fread(piece, 1, sizeof piece, file_)) > 0;)
+    if (std::fwrite(piece, 1, bytes, named) != bytes) error = errno;
+  if (!error && std::ferror(file_)) error = errno;
+  if (std::fclose(named) != 0 && !error) error = errno;
+  if (!error && std::rename(temporary_.c_str(), target_.c_str()) != 0) error = errno;
+  if (error) std::remove(temporary_.c_str());
+  return error;
 }
 
 // ---- tracks and spans ------------------------------------------------------------------------------------

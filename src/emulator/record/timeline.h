@@ -53,6 +53,7 @@ struct Timeline::Writer {
     std::string text;        // of the event, all but its duration
   };
   void write(const std::string& event);
+  int replace_target();  // errno, or 0
 
   std::string path_;
   // A regular file, or one yet to be, is replaced when the timeline is complete; into a pipe or a device it is written as it
