@@ -137,7 +137,7 @@ void write_roofline(const std::string& path, const Machine& machine, const Opera
 
 void write_roofline(const std::string& path, const Machine& machine, const DescribedKernel& k, const Problem& p, const Conditions& conditions) {
   const DescribedForecast f = forecast(machine, k, p, conditions);
-  const bool tensor = k.multiplier == Multiplier::mma;
+  const bool tensor = on_tensor_cores(k.multiplier);
   Roofline r = roof(machine, fmt::format("{}, {}", k.name, shape_text(p)), conditions, tensor ? machine.tensor_rate(k.input) : k.multiplier == Multiplier::fp32 ? machine.fp32_rate : machine.fp16_rate,
                     tensor ? "tensor cores" : k.multiplier == Multiplier::fp32 ? "FP32 cores" : "fp16 cores", f.clock_mhz);
   r.points.push_back({"this kernel", flop_count(p) / std::max(1.0, f.traffic.dram_bytes()), flop_count(p) / f.seconds, true});

@@ -201,7 +201,7 @@ DescribedKernel mma(const Variant& v, bool ring) {
 DescribedKernel bulk(const Variant& v) {
   DescribedKernel k = tiled(v);
   k.input = k.output = DType::bf16;
-  k.multiplier = Multiplier::mma;
+  k.multiplier = Multiplier::wgmma;
   k.copy = Copy::bulk;
   k.stages = kTmaStages;
   k.barriers = 1;

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <random>
 
+#include "bench/csv.h"
 #include "bench/suites.h"
 #include "foretile/device/catalogue.h"
 #include "ladder/climb.h"
@@ -26,7 +27,8 @@ using namespace foretile::ladder;
 
 struct Each {
   const Rung* rung;
-  const Variant* variant;
+  const Variant* variant;  // null: a production rung
+  const char* name() const { return variant ? variant->text.c_str() : "production"; }
 };
 std::vector<Each> every_variant() {
   std::vector<Each> list;
@@ -59,9 +61,12 @@ int compile_all(const std::string& folder) {
 // `only`: of one rung (the side rung is 0), or of all where negative.
 int verify(int count, u64 seed, i64 most, int only) {
   Bench bench;
+  std::vector<Each> list = every_variant();
+  for (const Rung& r : rungs())
+    if (r.production) list.push_back({&r, nullptr});
   int failures = 0;
   double worst = 0;
-  for (const Each& e : every_variant()) {
+  for (const Each& e : list) {
     if (bench.gpu().info().compute_capability < e.rung->first_capability || (only >= 0 && e.rung->number != only)) continue;
     std::mt19937_64 rng(seed);
     double error = 0;
@@ -71,23 +76,40 @@ int verify(int count, u64 seed, i64 most, int only) {
       if (e.rung->number == 11) p.k = round_up(p.k, 8);
       const Measured m = bench.run(*e.rung, e.variant, p, 0, 0, seed + u64(i));
       error = std::max(error, m.error);
-      if (!m.wrong.empty()) ++failures, fmt::print("rung {} {} at {}x{}x{}: {}\n", e.rung->number, e.variant->text, p.m, p.n, p.k, m.wrong);
+      if (!m.wrong.empty()) ++failures, fmt::print("rung {} {} at {}x{}x{}: {}\n", e.rung->number, e.name(), p.m, p.n, p.k, m.wrong);
     }
     worst = std::max(worst, error);
-    fmt::print("rung {} {}: {} products, at most {:.2f} of the rounding bound\n", e.rung->number, e.variant->text, count, error);
+    fmt::print("rung {} {}: {} products, at most {:.2f} of the rounding bound\n", e.rung->number, e.name(), count, error);
     std::fflush(stdout);
   }
   fmt::print("{} failures, at most {:.2f} of the rounding bound\n", failures, worst);
   return failures != 0;
 }
 
-int times(const std::vector<i64>& sizes, bool all, int repeats, double arm, const std::string& csv) {
+bench::CsvFile table_at(const std::string& path, const Bench& bench, const char* columns) {
+  return {path, fmt::format("{}, driver {}", bench.gpu().info().name, bench.gpu().driver().version), columns};
+}
+
+const Machine& machine_of(const Bench& bench) {
+  const DeviceInfo& info = bench.gpu().info();
+  const Machine* const machine = machine_for_device(info.name, info.compute_capability, info.sms);
+  if (!machine) throw std::runtime_error(info.name + " has no machine file: there is no forecast to compare");
+  return *machine;
+}
+
+// "1024,4096" (M = N = K) or "1024x1024x2048,1024x1024x4096" (M x N x K).
+std::vector<bench::Shape> shapes_of(const std::string& text) {
+  return text.find('x') == std::string::npos ? bench::suite_shapes("squares", bench::parse_sizes(text)) : bench::suite_shapes(text, {});
+}
+
+int times(const std::vector<bench::Shape>& shapes, bool all, bool library, int repeats, double arm, const std::string& csv) {
   Bench bench;
-  std::string text = "rung,variant,m,n,k,microseconds,spread,registers,error,library_microseconds\n";
+  const Machine& machine = machine_of(bench);
+  bench::CsvFile table = table_at(csv, bench, "rung,variant,m,n,k,microseconds,spread,registers,error,library_microseconds");
   int failures = 0;
-  for (i64 size : sizes) {
-    const Problem p{.m = size, .n = size, .k = size};
-    const double fp32 = bench.library_seconds(DType::fp32, p, arm), half = bench.library_seconds(DType::bf16, p, arm);
+  for (const bench::Shape& shape : shapes) {
+    const Problem p{.m = shape.m, .n = shape.n, .k = shape.k};
+    const double fp32 = library ? bench.library_seconds(DType::fp32, p, arm) : 0, half = library ? bench.library_seconds(DType::bf16, p, arm) : 0;
     for (const Rung& r : rungs()) {
       if (bench.gpu().info().compute_capability < r.first_capability) continue;
       std::vector<const Variant*> list;
@@ -95,57 +117,45 @@ int times(const std::vector<i64>& sizes, bool all, int repeats, double arm, cons
         if (all || list.empty()) list.push_back(&v);
       if (r.production) list.push_back(nullptr);
       for (const Variant* v : list) {
-        const Measured m = bench.run(r, v, p, repeats, arm);
+        const std::string name = v ? v->text : forecast_rung(machine, r, v, p, {}).configuration;  // of a production rung: the model's pick
+        const Measured m = bench.run(r, v, p, repeats, arm, 1, v ? "" : name);
         if (!m.wrong.empty()) ++failures, fmt::print("WRONG: {}\n", m.wrong);
-        const double library = r.type == DType::fp32 ? fp32 : half;
-        const std::string line = fmt::format("{},{},{},{},{},{:.3f},{:.4f},{},{:.3f},{:.3f}\n", r.number, v ? v->text : "production", p.m, p.n, p.k, m.seconds * 1e6, m.spread, m.registers, m.error, library * 1e6);
-        text += line;
-        fmt::print("{}", line);
+        const std::string line =
+            fmt::format("{},{},{},{},{},{:.3f},{:.4f},{},{:.3f},{:.3f}", r.number, name, p.m, p.n, p.k, m.seconds * 1e6, m.spread, m.registers, m.error, (r.type == DType::fp32 ? fp32 : half) * 1e6);
+        table.row(line);
+        fmt::print("{}\n", line);
         std::fflush(stdout);
       }
     }
-  }
-  if (!csv.empty()) {
-    std::ofstream out(csv);
-    out << "# " << bench.gpu().info().name << ", driver " << bench.gpu().driver().version << "\n" << text;
-    if (!out.good()) return 1;
   }
   return failures != 0;
 }
 
 // The model's pick beside the fastest tile of rungs 3 to 8, over sizes. No measurement goes into the pick.
-int sweep(const std::vector<i64>& sizes, int repeats, double arm, const std::string& csv) {
+int sweep(const std::vector<bench::Shape>& shapes, int repeats, double arm, const std::string& csv) {
   Bench bench;
-  const DeviceInfo& info = bench.gpu().info();
-  const Machine* const machine = machine_for_device(info.name, info.compute_capability, info.sms);
-  if (!machine) throw std::runtime_error(info.name + " has no machine file: there is no forecast to compare");
-  std::string text = "rung,tile,m,n,k,microseconds,forecast_microseconds,pick,fastest\n";
+  const Machine& machine = machine_of(bench);
+  bench::CsvFile rows = table_at(csv, bench, "rung,tile,m,n,k,microseconds,forecast_microseconds");
+  const auto name = [](const Climbed& c) { return c.variant ? c.variant->text : c.configuration; };
   double worst = 1, logarithms = 0;
   int picks = 0;
-  for (i64 size : sizes) {
-    const Problem p{.m = size, .n = size, .k = size};
-    std::vector<Climbed> table = forecast_sweep(*machine, p, {});
+  for (const bench::Shape& shape : shapes) {
+    const Problem p{.m = shape.m, .n = shape.n, .k = shape.k};
+    std::vector<Climbed> table = forecast_sweep(machine, p, {});
     for (Climbed& c : table) {
       if (!c.why_not.empty()) continue;
       const Measured m = bench.run(*c.rung, c.variant, p, repeats, arm, 1, c.configuration);
       if (!m.wrong.empty()) throw std::runtime_error(fmt::format("rung {}: {}", c.rung->number, m.wrong));
       c.measured = m.seconds;
+      rows.row(fmt::format("{},{},{},{},{},{:.3f},{:.3f}", c.rung->number, name(c), p.m, p.n, p.k, c.measured * 1e6, c.forecast * 1e6));
     }
     for (const Swept& s : picks_of(table)) {
-      const auto name = [](const Climbed* c) { return c->variant ? c->variant->text : c->configuration; };
-      for (const Climbed* c = s.first; c != s.last; ++c)
-        text += fmt::format("{},{},{},{},{},{:.3f},{:.3f},{},{}\n", c->rung->number, name(c), p.m, p.n, p.k, c->measured * 1e6, c->forecast * 1e6, int(c == s.pick), int(c == s.fastest));
-      fmt::print("{:5} rung {}: {:.3f} of the fastest, {:.1f} us; pick {}, fastest {}\n", size, s.first->rung->number, s.kept(), s.fastest->measured * 1e6, name(s.pick), name(s.fastest));
+      fmt::print("{} rung {}: {:.3f} of the fastest, {:.1f} us; pick {}, fastest {}\n", shape.name, s.first->rung->number, s.kept(), s.fastest->measured * 1e6, name(*s.pick), name(*s.fastest));
       std::fflush(stdout);
       worst = std::min(worst, s.kept()), logarithms += std::log(s.kept()), ++picks;
     }
   }
   fmt::print("the model's picks reach {:.3f} of the fastest (geometric mean of {}), {:.3f} at worst\n", std::exp(logarithms / picks), picks, worst);
-  if (!csv.empty()) {
-    std::ofstream out(csv);
-    out << "# " << info.name << ", driver " << bench.gpu().driver().version << "\n" << text;
-    if (!out.good()) return 1;
-  }
   return 0;
 }
 
@@ -170,22 +180,22 @@ int run(int argc, char** argv) {
   u64 seed = 1;
   i64 most = 1000;
   double arm = 0.03;
-  bool all = false;
+  bool all = false, library = true;
   CLI::App* compile = app.add_subcommand("compile", "every variant for sm_90a");
   compile->add_option("folder", folder)->required();
   CLI::App* check = app.add_subcommand("verify", "random products against fp64");
   check->add_option("--count", count), check->add_option("--seed", seed), check->add_option("--max-size", most), check->add_option("--rung", only, "one rung alone (0: the side rung); default: all");
   CLI::App* time = app.add_subcommand("times", "times, as CSV");
-  time->add_option("--sizes", sizes), time->add_flag("--all", all, "every variant, not only the one shown"), time->add_option("--repeats", repeats), time->add_option("--arm-seconds", arm), time->add_option("--csv", csv);
+  time->add_option("--sizes", sizes, "M = N = K, or M x N x K: 1024,4096 or 1024x1024x2048"), time->add_flag("--all", all, "every variant, not only the one shown"), time->add_flag("!--no-library", library, "without cuBLASLt"), time->add_option("--repeats", repeats), time->add_option("--arm-seconds", arm), time->add_option("--csv", csv);
   CLI::App* tiles = app.add_subcommand("sweep", "the model's pick beside the fastest tile of rungs 3 to 8");
-  tiles->add_option("--sizes", sizes), tiles->add_option("--repeats", repeats), tiles->add_option("--arm-seconds", arm), tiles->add_option("--csv", csv);
+  tiles->add_option("--sizes", sizes, "M = N = K, or M x N x K: 1024,4096 or 1024x1024x2048"), tiles->add_option("--repeats", repeats), tiles->add_option("--arm-seconds", arm), tiles->add_option("--csv", csv);
   CLI::App* launches = app.add_subcommand("launch", "every variant once");
   CLI11_PARSE(app, argc, argv);
   if (*launches) return launch_each();
   if (*compile) return compile_all(folder);
   if (*check) return verify(count, seed, most, only);
-  if (*tiles) return sweep(bench::parse_sizes(sizes), repeats, arm, csv);
-  return times(bench::parse_sizes(sizes), all, repeats, arm, csv);
+  if (*tiles) return sweep(shapes_of(sizes), repeats, arm, csv);
+  return times(shapes_of(sizes), all, library, repeats, arm, csv);
 }
 
 }  // namespace

@@ -25,6 +25,11 @@ int threads_of(const DescribedKernel& k) { return k.threads_x * k.threads_y; }
 // Multiply-adds of one mma.sync: m16n8 by 32 bytes along K (PTX ISA, "mma.sync").
 double mma_multiply_adds(DType type) { return 16.0 * 8 * 32 / size_of(type); }
 
+// wgmma: m64 by the tile's columns, 256 at most, by 32 bytes along K, an instruction of four warps ("wgmma.mma_async").
+constexpr double kGroupWarps = 4, kGroupRows = 64;
+double wgmma_columns(const DescribedKernel& k) { return std::min(k.tile_n, 256); }
+double wgmma_multiply_adds(const DescribedKernel& k) { return kGroupRows * wgmma_columns(k) * 32 / size_of(k.input); }
+
 double multiply_adds_of(const DescribedKernel& k) {
   return k.multiply_adds > 0 ? k.multiply_adds : double(k.tile_m) * k.tile_n * k.tile_k / threads_of(k);
 }
@@ -37,6 +42,7 @@ double multiplies(const DescribedKernel& k) {
     case Multiplier::half: return each;
     case Multiplier::half2: return each / 2;
     case Multiplier::mma: return each * kWarpLanes / mma_multiply_adds(k.input);
+    case Multiplier::wgmma: return each * kWarpLanes * kGroupWarps / wgmma_multiply_adds(k);
   }
   return each;
 }
@@ -48,6 +54,7 @@ double multiply_rate(const Machine& machine, const DescribedKernel& k) {
     case Multiplier::half: return machine.fp16_rate / 2;
     case Multiplier::half2: return machine.fp16_rate;
     case Multiplier::mma: return machine.tensor_rate(k.input) * machine.mma_sync;
+    case Multiplier::wgmma: return machine.tensor_rate(k.input) * machine.sm90.mma_efficiency;
   }
   return 0;
 }
@@ -95,6 +102,11 @@ Block block_step(const Machine& machine, const DescribedKernel& k, const Problem
     const double bytes = double(k.tile_m + k.tile_n) * k.tile_k * size_of(k.input);
     b.deposits += bytes / machine.shared_bytes_per_clock, b.l2_bytes += bytes;
   }
+  if (k.multiplier == Multiplier::wgmma) {
+    // Each band of 64 rows reads its rows and all columns out of shared memory; TMA writes beside that, as in forecast.cc.
+    const double read = double(k.tile_m) / kGroupRows * (kGroupRows + k.tile_n) * k.tile_k * size_of(k.input) / machine.shared_bytes_per_clock;
+    b.loads = std::max(b.loads + read, b.deposits), b.deposits = 0;
+  }
   b.issue = b.instructions * warps / machine.schedulers;
   // Fragments come by ldmatrix, wait for shared memory once a depth of the instruction, and are multiplied; all warps of a
   // block do the same at the same time. Copies by cp.async stand before them in the load-store units' queue.
@@ -104,6 +116,9 @@ Block block_step(const Machine& machine, const DescribedKernel& k, const Problem
     const double depths = double(k.tile_k) * size_of(k.input) / 32;
     busy = std::max(b.issue, b.math + (k.copy == Copy::async ? b.loads : fragments) + depths * machine.shared_latency);
   }
+  // wgmma starts when a stage is full and is waited for before the stage is asked for again, so that a stage's round, which the
+  // production kernel's producer warp hides, comes on top.
+  if (k.multiplier == Multiplier::wgmma) busy = std::max(b.math, b.loads) + machine.sm90.step_clocks + double(k.tile_k) * size_of(k.input) / 128 * machine.sm90.slab_clocks;
   // A block alone. Where nothing was counted, its slowest load comes from DRAM unloaded.
   const double memory = (k.register_clocks > 0 ? memory_latency(machine, k, p) : machine.dram_latency) + (k.copy == Copy::bulk ? machine.tma_latency : 0), barrier = machine.simt.step_clocks / 2;
   const bool through_shared = b.deposits > 0;
@@ -115,7 +130,7 @@ struct Times {
   double step = 0, math = 0, shared = 0, l2 = 0, issue = 0, latency = 0, epilogue = 0;
 };
 
-// (x^4 + y^4 + ...)^(1/4), the power fitted to rungs 2 to 7 of the ladder on an H200.
+// (x^4 + y^4 + ...)^(1/4), the power fitted to rungs 2 to 7 of the ladder on an H200; rung 11, to which nothing was fitted, has it too.
 double contended(std::initializer_list<double> parts) {
   double sum = 0;
   for (const double x : parts) sum += x * x * x * x;
@@ -127,11 +142,10 @@ Times on_one_sm(const Machine& machine, const DescribedKernel& k, const Block& b
   t.math = blocks * b.math, t.shared = blocks * (b.loads + b.deposits), t.issue = blocks * b.issue;
   t.l2 = blocks * std::max(b.l2_bytes / machine.l2_port_bytes_per_clock, b.l2_bytes * busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
   t.latency = b.waits;
-  // A block alone waits for one thing after the other, which its latency has in it; tiles that TMA copies keep out of the
-  // way of everything else. Several blocks of threads that load, store and multiply get in each other's way; multiplies are
-  // among the instructions issued. Seen with kernels whose instructions are counted in their machine code; where they are only
-  // told of, the longest is the bound.
-  t.step = blocks == 1 || k.copy == Copy::bulk || k.register_clocks <= 0 ? norm(t.math, t.shared, t.issue, t.l2, t.latency) : contended({std::max({t.math, t.issue, blocks * b.turns}), t.shared, t.l2, t.latency});
+  // A block alone waits for one thing after the other, which its latency has in it. Several blocks that load, store and multiply
+  // get in each other's way; multiplies are among the instructions issued. Seen with kernels whose instructions are counted in
+  // their machine code; where they are only told of, the longest is the bound.
+  t.step = blocks == 1 || k.register_clocks <= 0 ? norm(t.math, t.shared, t.issue, t.l2, t.latency) : contended({std::max({t.math, t.issue, blocks * b.turns}), t.shared, t.l2, t.latency});
   const double warps = double(ceil_div(threads_of(k), kWarpLanes)), values = double(k.tile_m) * k.tile_n / threads_of(k);
   t.epilogue = norm(blocks * values * kEpilogueInstructions * warps / machine.schedulers, blocks * epilogue_lsu, blocks * epilogue_bytes * busy_sms / machine.l2_bytes_per_clock) +
                machine.l2_latency;
@@ -143,23 +157,25 @@ double clock_of(const Machine& machine, const DescribedKernel& k, const Conditio
                 const std::function<double(double)>& seconds_at) {
   const double boost = machine.boost_mhz * 1e6;
   if (conditions.regime == Regime::fixed_clock) return conditions.mhz * 1e6;
-  const double high = boost * machine.burst_clock, low = boost * std::min(machine.sustained_clock, machine.burst_clock);
-  if (conditions.regime == Regime::burst) return high;
+  const bool wgmma = k.multiplier == Multiplier::wgmma;
+  const double high = boost * (wgmma ? machine.tensor_clock : machine.burst_clock), low = boost * std::min(machine.sustained_clock, machine.burst_clock);
+  const double limit = machine.power_limit * (conditions.regime == Regime::burst && wgmma ? machine.burst_power : 1);
+  if (conditions.regime == Regime::burst && !wgmma) return high;
   const double zeros = conditions.data == Data::zeros ? machine.zero_flop_energy / machine.flop_energy : 1;
   const double flops = 2 * f.multiply_adds * threads_of(k) * double(f.steps) * double(f.tiles);
   const double busy = f.core_clocks * double(min_of(machine.sms, f.concurrent));
-  const double on_chip = flops * zeros * (k.multiplier == Multiplier::mma ? machine.flop_energy : machine.fp32_flop_energy) + shared_bytes * machine.shared_energy +
+  const double on_chip = flops * zeros * (on_tensor_cores(k.multiplier) ? machine.flop_energy : machine.fp32_flop_energy) + shared_bytes * machine.shared_energy +
                          (f.l2_request_bytes + double(p.m) * double(p.n) * double(p.batch) * size_of(k.output)) * machine.l2_energy + busy * machine.clock_energy;
   const double off_chip = f.traffic.dram_bytes() * machine.dram_energy;
   const auto watts = [&](double clock) {
     const double voltage = 1 - machine.voltage_slope * (1 - clock / boost);
     return machine.power_idle + (on_chip * voltage * voltage + off_chip) / seconds_at(clock);
   };
-  if (watts(high) <= machine.power_limit) return high;
+  if (watts(high) <= limit) return high;
   double below = low, above = high;
   for (int i = 0; i < 40; ++i) {
     const double middle = 0.5 * (below + above);
-    (watts(middle) <= machine.power_limit ? below : above) = middle;
+    (watts(middle) <= limit ? below : above) = middle;
   }
   return below;
 }
@@ -182,7 +198,10 @@ std::string senseless(const Machine& machine, const DescribedKernel& k, const Pr
                                                {"stages", k.stages, 1, 64}, {"raster_group", k.raster_group, 1, 1 << 20}, {"m", p.m, 0, i64(1) << 31}, {"n", p.n, 0, i64(1) << 31}, {"k", p.k, 0, i64(1) << 31},
                                                {"batch", p.batch, 0, i64(1) << 31}})
     if (std::string reason = within(name, value, low, high); !reason.empty()) return reason;
-  if (k.multiplier == Multiplier::mma && machine.tensor_rate(k.input) <= 0) return fmt::format("{} has no tensor cores for {}", machine.name, name_of(k.input));
+  if (on_tensor_cores(k.multiplier) && machine.tensor_rate(k.input) <= 0) return fmt::format("{} has no tensor cores for {}", machine.name, name_of(k.input));
+  if (k.multiplier == Multiplier::wgmma && machine.compute_capability != 90) return "wgmma needs compute capability 9.0";
+  if (k.multiplier == Multiplier::wgmma && (k.tile_m % int(kGroupRows) || threads_of(k) % int(kGroupWarps * kWarpLanes)))
+    return fmt::format("wgmma multiplies bands of 64 rows by 128 threads: tile_m is {}, threads are {}", k.tile_m, threads_of(k));
   if ((k.multiplier == Multiplier::half || k.multiplier == Multiplier::half2) && size_of(k.input) != 2) return fmt::format("half products need 16-bit operands, not {}", name_of(k.input));
   if (k.copy == Copy::async && machine.compute_capability < 80) return "cp.async needs compute capability 8.0";
   if (k.copy == Copy::bulk && machine.compute_capability < 90) return "bulk copies (TMA) need compute capability 9.0";
@@ -280,7 +299,7 @@ DescribedForecast forecast(const Machine& machine, const DescribedKernel& k, con
   f.latency = (f.fill_clocks + (rounds + tail) * start) / clock + f.epilogue;
   if (const Times& x = full ? t : last; x.latency > std::max({x.l2, x.shared, x.math, x.issue})) f.latency += loop(&Times::latency);
   const std::pair<double, Bound> parts[] = {{f.dram, Bound::dram}, {f.l2, Bound::l2}, {f.shared_memory, Bound::shared_memory},
-                                            {f.compute, k.multiplier == Multiplier::mma ? Bound::tensor_cores : Bound::fp32_cores}, {f.issue, Bound::issue}, {f.latency, Bound::latency}, {f.launch, Bound::launch}};
+                                            {f.compute, on_tensor_cores(k.multiplier) ? Bound::tensor_cores : Bound::fp32_cores}, {f.issue, Bound::issue}, {f.latency, Bound::latency}, {f.launch, Bound::launch}};
   f.bound = std::max_element(std::begin(parts), std::end(parts), [](const auto& x, const auto& y) { return x.first < y.first; })->second;
   return f;
 }

@@ -48,7 +48,9 @@ struct DescribedAccess {
 };
 
 // What multiplies. fp32: FFMA. half: one fp16 product an instruction and lane. half2: two. mma: mma.sync on tensor cores.
-enum class Multiplier { fp32, half, half2, mma };
+// wgmma: four warps multiply both tiles out of shared memory, no access in `step` describes it, and wait before the next step.
+enum class Multiplier { fp32, half, half2, mma, wgmma };
+constexpr bool on_tensor_cores(Multiplier m) { return m == Multiplier::mma || m == Multiplier::wgmma; }
 // How global tiles reach shared memory. registers: load, then store by the same thread. async: cp.async. bulk: TMA, no
 // thread moves anything and no access in `step` describes it: whole tiles come in full sectors.
 enum class Copy { registers, async, bulk };

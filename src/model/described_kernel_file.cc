@@ -61,7 +61,7 @@ class Reader {
     k.threads_x = threads[0], k.threads_y = threads.size() > 1 ? threads[1] : 1;
     k.registers = int(number(t, "registers", std::nullopt, 1, 255));
     k.shared_bytes = int(number(t, "shared_bytes", 0, 0, 1 << 20));
-    k.multiplier = one_of<Multiplier>(t, "multiplier", {{"fp32", Multiplier::fp32}, {"half", Multiplier::half}, {"half2", Multiplier::half2}, {"mma", Multiplier::mma}});
+    k.multiplier = one_of<Multiplier>(t, "multiplier", {{"fp32", Multiplier::fp32}, {"half", Multiplier::half}, {"half2", Multiplier::half2}, {"mma", Multiplier::mma}, {"wgmma", Multiplier::wgmma}});
     k.copy = one_of<Copy>(t, "copy", {{"registers", Copy::registers}, {"async", Copy::async}, {"bulk", Copy::bulk}});
     k.multiply_adds = double(number(t, "multiply_adds", 0, 0, 1 << 20));
     k.independent_sums = int(number(t, "independent_sums", 0, 0, 1 << 16));

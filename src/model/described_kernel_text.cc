@@ -20,6 +20,7 @@ const char* name_of(Multiplier m) {
     case Multiplier::half: return "single fp16 multiply-adds";
     case Multiplier::half2: return "paired fp16 multiply-adds";
     case Multiplier::mma: return "mma.sync on tensor cores";
+    case Multiplier::wgmma: return "wgmma on tensor cores";
   }
   return "?";
 }
@@ -108,7 +109,7 @@ class DescribedExplanation : private Page {
          p_.batch > 1 ? fmt::format(", batch {}", p_.batch) : "", counted(f_.tiles, "block"), threads_of(k_), k_.tile_m, k_.tile_n, k_.tile_k);
     line("Forecast {}: {} TFLOP/s, {} GB/s of DRAM, for {} and {} data.", microseconds(f_.seconds), number(flop_count(p_) / f_.seconds / 1e12), number(f_.traffic.dram_bytes() / f_.seconds / 1e9), regime,
          conditions_.data == Data::zeros ? "all-zero" : "random");
-    std::vector<std::pair<double, std::string>> parts = {{f_.dram, "DRAM"}, {f_.l2, "L2"}, {f_.shared_memory, "load-store units and shared memory"}, {f_.compute, k_.multiplier == Multiplier::mma ? "tensor cores" : "multiply-adds"},
+    std::vector<std::pair<double, std::string>> parts = {{f_.dram, "DRAM"}, {f_.l2, "L2"}, {f_.shared_memory, "load-store units and shared memory"}, {f_.compute, on_tensor_cores(k_.multiplier) ? "tensor cores" : "multiply-adds"},
                                                          {f_.issue, "issue"}, {f_.latency, "latency"}, {f_.launch, "launch"}};
     std::stable_sort(parts.begin(), parts.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
     std::string list;
@@ -218,7 +219,7 @@ class DescribedExplanation : private Page {
   void traffic() {
     const Traffic& t = f_.traffic;
     const double intensity = double(k_.tile_m) * k_.tile_n * k_.tile_k * 2 / bytes_of_arithmetic(k_);
-    const double rate = k_.multiplier == Multiplier::mma ? machine_.tensor_rate(k_.input) : k_.multiplier == Multiplier::fp32 ? machine_.fp32_rate : machine_.fp16_rate;
+    const double rate = on_tensor_cores(k_.multiplier) ? machine_.tensor_rate(k_.input) : k_.multiplier == Multiplier::fp32 ? machine_.fp32_rate : machine_.fp16_rate;
     const double ridge = rate * machine_.sms * f_.clock_mhz * 1e6 / (machine_.dram_bandwidth * machine_.dram_efficiency);
     line("\nTraffic. A {}, B {}, D {}: what has to move at least once, for {} FLOP a byte; DRAM keeps up with these cores from {} FLOP a byte on.", megabytes(t.a_bytes), megabytes(t.b_bytes), megabytes(t.d_bytes),
          number(flop_count(p_) / (t.a_bytes + t.b_bytes + t.d_bytes)), number(ridge));
@@ -231,22 +232,29 @@ class DescribedExplanation : private Page {
 
   void step() {
     line("\nOne step of K of the {} on one SM, in SM clocks.", counted(f_.blocks_on_sm, "block"));
-    const bool mma = k_.multiplier == Multiplier::mma;
-    const std::string rate = mma ? fmt::format("({} x {})", cite(k_.input == DType::bf16 ? "sm.tensor_bf16" : k_.input == DType::fp16 ? "sm.tensor_fp16" : k_.input == DType::int8 ? "sm.tensor_int8" : size_of(k_.input) == 1 ? "sm.tensor_fp8" : "sm.tensor_tf32"), cite("sm.mma_sync"))
+    const bool wgmma = k_.multiplier == Multiplier::wgmma;
+    const std::string rate = on_tensor_cores(k_.multiplier) ? fmt::format("({} x {})", cite(k_.input == DType::bf16 ? "sm.tensor_bf16" : k_.input == DType::fp16 ? "sm.tensor_fp16" : k_.input == DType::int8 ? "sm.tensor_int8" : size_of(k_.input) == 1 ? "sm.tensor_fp8" : "sm.tensor_tf32"), cite(wgmma ? "sm90.mma_efficiency" : "sm.mma_sync"))
                              : k_.multiplier == Multiplier::fp32 ? fmt::format("({} x {})", cite("sm.fp32_rate"), cite("simt.efficiency"))
                                                                  : (k_.multiplier == Multiplier::half ? "(" + cite("sm.fp16_rate") + " / 2, as each uses half of a pair)" : cite("sm.fp16_rate"));
     line("  {}: {} x {} threads x {} x 2 FLOP / {} = {}.", name_of(k_.multiplier), f_.blocks_on_sm, threads_of(k_), number(f_.multiply_adds), rate, number(f_.step_math));
     if (f_.step_turns > 0) line("  Fragments by ldmatrix and the multiplies they feed take turns, since all warps of a block load and then multiply: {} + {} = {}.", number(f_.step_turns - f_.step_math), number(f_.step_math), number(f_.step_turns));
     line("  Load-store units: every wavefront of shared memory, and every line of a global access, takes a clock; a warp's addresses pass {} lanes a clock: {}.", cite("sm.lsu_lanes"), number(f_.step_shared));
+    if (wgmma) line("  wgmma reads both tiles out of shared memory, the columns once for each band of 64 rows, {} B a clock, and TMA writes beside that: the longer is in there.", cite("sm.shared_bytes_per_clock"));
     line("  Issue: {} instructions a warp from {} schedulers: {}.", number(f_.instructions), cite("sm.schedulers"), number(f_.step_issue));
     line("  L2: the SM's port gives {} B/clk, all SMs share {} x {} B/clk: {}.", cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(f_.step_l2));
-    line("  One block alone: {}: {}.", k_.stages > 1 ? fmt::format("loads of {} clk{} covered by {}, under the multiply", cite("latency.dram"), k_.copy == Copy::bulk ? " + " + cite("latency.tma") : "", counted(k_.stages - 1, "stage"))
+    line("  One block alone: {}{}: {}.", k_.stages > 1 ? fmt::format("loads of {} clk{} covered by {}, under the multiply", cite("latency.dram"), k_.copy == Copy::bulk ? " + " + cite("latency.tma") : "", counted(k_.stages - 1, "stage"))
                                                      : fmt::format("a load of {} clk, and then the multiply: nothing of a block overlaps, other blocks must", cite("latency.dram")),
+         wgmma ? fmt::format("; multiplies are waited for, so that the round of a stage, {} + {} x {} clk, comes on top", cite("sm90.step_clocks"), number(double(k_.tile_k) * size_of(k_.input) / 128), cite("sm90.slab_clocks")) : "",
          number(f_.step_latency));
     line("  Together {} (sixteenth root of the sum of sixteenth powers). {} of it, an epilogue of {}; {}.", number(f_.step_clocks), counted(f_.steps, "step"), number(f_.epilogue_clocks), waves(f_.waves));
   }
 
-  void clock() { line("\nClock. {} MHz of at most {} MHz{}.", number(f_.clock_mhz), cite("clock.boost"), conditions_.regime == Regime::sustained && f_.clock_mhz < machine_.boost_mhz * machine_.burst_clock * 0.999 ? fmt::format(", where {} W are just met", cite("power.limit")) : ""); }
+  void clock() {
+    const bool wgmma = k_.multiplier == Multiplier::wgmma;
+    const double high = machine_.boost_mhz * (wgmma ? machine_.tensor_clock : machine_.burst_clock);
+    line("\nClock. {} MHz of at most {}{} MHz{}.", number(f_.clock_mhz), wgmma ? cite("clock.tensor") + " x " : "", cite("clock.boost"),
+         conditions_.regime == Regime::sustained && f_.clock_mhz < high * 0.999 ? fmt::format(", where {} W are just met", cite("power.limit")) : "");
+  }
 
   void launch() {
     line("\nLaunch. {} s back to back in a graph is {} of the time.", cite("launch.graph"), percent(f_.launch / f_.seconds));
@@ -367,7 +375,7 @@ std::vector<Remedy> remedies(const Machine& machine, const KernelFile& file, con
     if (!names.empty()) offer(fmt::format("{} in wide loads", names), forecast(machine, k, p, conditions, better, now.epilogue_accesses).seconds, "fewer instructions; compilers do this where alignment is plain");
   }
   // Several outputs a thread: each value that it loads from shared memory serves a row or a column of them.
-  if (k.multiplier != Multiplier::mma) {
+  if (!on_tensor_cores(k.multiplier)) {
     double loads = 0;
     for (size_t i = 0; i < k.step.size(); ++i)
       if (k.step[i].space == Space::shared && k.step[i].direction == Direction::load) loads += double(k.step[i].times) * k.step[i].bytes / size_of(k.input);

@@ -109,6 +109,25 @@ TEST(Described, MoreWorkTakesLonger) {
   }
 }
 
+// Multiplies out of shared memory run at the tensor cores' own rate; a block alone waits for each, two overlap.
+TEST(Described, WgmmaIsWaitedFor) {
+  const Machine h200 = load_machine("h200");
+  DescribedKernel k{.name = "wgmma", .input = DType::bf16, .output = DType::bf16, .tile_m = 128, .tile_n = 128, .tile_k = 64, .threads_x = 256, .registers = 90, .shared_bytes = 98304,
+                    .multiplier = Multiplier::wgmma, .stages = 3, .copy = Copy::bulk, .barriers = 1};
+  const DescribedForecast one = forecast(h200, k, {1024, 1024, 1024}, kBurst), two = forecast(h200, k, {4096, 4096, 4096}, kBurst);
+  EXPECT_NEAR(one.step_math, 2.0 * 128 * 128 * 64 / (h200.tensor_bf16 * h200.sm90.mma_efficiency), 1e-9);
+  EXPECT_GE(one.step_clocks, one.step_math + h200.sm90.step_clocks);
+  EXPECT_EQ(two.blocks_on_sm, 2);
+  EXPECT_LT(two.step_clocks, 2 * one.step_clocks);
+  EXPECT_NEAR(one.clock_mhz, h200.boost_mhz * h200.tensor_clock, 1e-6);
+  const std::string text = explain_text(h200, {.kernel = k}, {1024, 1024, 1024}, kBurst, nullptr, 500);
+  EXPECT_THAT(text, HasSubstr("wgmma on tensor cores"));
+  EXPECT_THAT(text, HasSubstr("the round of a stage"));
+  EXPECT_THAT(why_not(load_machine("a100"), k, {8, 8, 8}), HasSubstr("compute capability 9.0"));
+  k.tile_m = 96;
+  EXPECT_THAT(why_not(h200, k, {96, 128, 64}), HasSubstr("bands of 64 rows"));
+}
+
 TEST(Described, SmallProductsAreBatched) {
   const std::string text = explain_text(load_machine("a100"), example("tiled-fp16"), {128, 128, 128}, kBurst);
   EXPECT_THAT(text, HasSubstr("Batching saves it"));
@@ -158,7 +177,7 @@ TEST(Described, NonsenseIsRefusedByName) {
   EXPECT_EQ(file(""), "nothing was thrown");
   EXPECT_THAT(file("", {{"pitch", "3"}}), HasSubstr("'pitch' cannot be set; [let] has T"));
   EXPECT_THAT(file("color = 3\n"), HasSubstr("kernel has 'color'; allowed: input"));
-  EXPECT_THAT(file("multiplier = \"tensor\"\n"), HasSubstr("multiplier is 'tensor'; allowed: fp32, half, half2, mma"));
+  EXPECT_THAT(file("multiplier = \"tensor\"\n"), HasSubstr("multiplier is 'tensor'; allowed: fp32, half, half2, mma, wgmma"));
   EXPECT_THAT(file("stages = 0\n"), HasSubstr("stages is 0, must be 1 to 64"));
   EXPECT_THAT(file("[[step]]\ndo = \"load\"\n"), HasSubstr("step[0].do is 'load'; allowed: load global"));
   EXPECT_THAT(file("[[step]]\ndo = \"load global\"\narray = \"A\"\nindex = \"row\"\n"), HasSubstr("step[0].index: expression 'row': 'row' is not known"));
