@@ -1,5 +1,6 @@
 // foretile emulate: a product by the library's kernel source on the CPU, checked and searched for faults.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -115,6 +116,13 @@ std::vector<ChainLink> chain_of(const Options& options, const Machine& machine) 
   return chain;
 }
 
+// Of A, B and D alone.
+double operand_bytes(const std::vector<ChainLink>& chain) {
+  double bytes = 0;
+  for (const auto& [o, c, p] : chain) bytes += double(p.batch) * (double(p.m) * double(p.k) * size_of(o.a) + double(p.n) * double(p.k) * size_of(o.b) + double(p.m) * double(p.n) * size_of(o.d));
+  return bytes;
+}
+
 int emulate_command(const Options& options) {
   const Machine machine = options.machine.load();
   const std::vector<ChainLink> chain = chain_of(options, machine);
@@ -139,6 +147,8 @@ int emulate_command(const Options& options) {
   for (const ChainLink& link : chain) expected += expected_seconds(link.configuration, link.problem);
   if (expected > kPatience && !options.force)
     throw BadInput(fmt::format("--m {} --n {} --k {} with {} would take the emulator about {}; choose a smaller product (a few tiles show what a large one would), or insist with --force", p.m, p.n, p.k, text_of(c), time_text(expected)));
+  if (const double needed = operand_bytes(chain), present = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE)); needed > present)
+    throw NotPossible(fmt::format("--m {} --n {} --k {}: the operands take {} of memory, and this machine has {}", p.m, p.n, p.k, bytes_text(needed), bytes_text(present)));
 
   std::optional<emulator::Timeline> timeline;
   const auto of_timeline = [](auto&& act) {

@@ -318,6 +318,7 @@ int rung_command(const Options& options, const Problem& p) {
 
 int ladder_command(const Options& options) {
   const Problem p{.m = whole_number("--m", options.m, 1, kMostSize), .n = whole_number("--n", options.n, 1, kMostSize), .k = whole_number("--k", options.k, 1, kMostSize)};
+  if (!options.plot.empty() && !options.plot.ends_with(".svg")) throw BadInput(fmt::format("--plot is \"{}\"; allowed: a file that ends in .svg", options.plot));
   if (!options.explain.empty()) return explain_command(options, p);
   if (options.sweep) return sweep_command(options, p, options.rung.empty() ? nullptr : &rung_of("--rung", options.rung));
   if (!options.rung.empty()) return rung_command(options, p);

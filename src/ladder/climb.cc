@@ -146,17 +146,32 @@ std::string picture(const Machine& machine, const Problem& p, const std::vector<
     return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n", x, y, width, kTop + kPlotHeight - y, colour);
   };
   double fp32_end = kLeft;
+  for (std::size_t i = 0; i < climb.size(); ++i)
+    if (climb[i].rung->type == DType::fp32) fp32_end = kLeft + slot * double(i + 1);
+  struct Mark {
+    double rate;
+    const char *what, *colour, *dash;
+    double from, shift;
+  };
+  std::vector<Mark> marks = {{roof(machine, DType::fp32), "fp32 roof", "#a50f15", "6 3", kLeft, 0}};
+  if (cublas_fp32 > 0) marks.push_back({flop / cublas_fp32, "cuBLAS fp32", "#238b45", "2 3", kLeft, 12});
+  if (tensor) marks.push_back({roof(machine, DType::bf16), "bf16 roof", "#a50f15", "6 3", fp32_end, 0});
+  if (tensor && cublas_half > 0) marks.push_back({flop / cublas_half, "cuBLAS bf16", "#238b45", "2 3", fp32_end, 12});
+  // A figure over its bar, or where a line would cross it, in the bar.
+  const auto figure_at = [&](double x, double top) {
+    const bool crossed = std::any_of(marks.begin(), marks.end(), [&](const Mark& m) { return x >= m.from && scale.y(m.rate) > top - 18 && scale.y(m.rate) < top; });
+    return crossed ? top + 14 : top - 5;
+  };
   std::string figures;
   for (std::size_t i = 0; i < climb.size(); ++i) {
     const Climbed& c = climb[i];
     const double x = kLeft + slot * double(i), width = slot * 0.72 / (measured ? 2 : 1);
-    if (c.rung->type == DType::fp32) fp32_end = x + slot;
     if (c.forecast > 0) {
       out += bar(x + slot * 0.14, width, c.forecast, "#9ecae1");
       if (c.measured > 0) out += bar(x + slot * 0.14 + width, width, c.measured, "#08519c");
       const double shown = flop / (c.measured > 0 ? c.measured : c.forecast);
-      const double above = std::min(scale.y(flop / c.forecast), c.measured > 0 ? scale.y(flop / c.measured) : 1e9) - 5;
-      for (const char* style : {kHalo, ""}) figures += text(x + slot / 2, above, rate_text(shown), "middle", style);
+      const double y = figure_at(x + slot / 2, std::min(scale.y(flop / c.forecast), c.measured > 0 ? scale.y(flop / c.measured) : 1e9));
+      for (const char* style : {kHalo, ""}) figures += text(x + slot / 2, y, rate_text(shown), "middle", style);
     } else {
       out += text(x + slot / 2, kTop + kPlotHeight - 6, "-");
     }
@@ -167,15 +182,8 @@ std::string picture(const Machine& machine, const Problem& p, const std::vector<
     out += text(x + slot / 2, kTop + kPlotHeight + 34, name.substr(0, cut), "middle", "font-size=\"10\"");
     if (cut != std::string::npos) out += text(x + slot / 2, kTop + kPlotHeight + 46, name.substr(cut + 1), "middle", "font-size=\"10\"");
   }
-  const auto mark = [&](double rate, const char* what, const char* colour, const char* dash, double from, double to, double shift) {
-    return line(scale.y(rate), colour, dash, from, to) + text(right + 6, scale.y(rate) + shift, fmt::format("{} {}", what, rate_text(rate)), "start", fmt::format("fill=\"{}\"", colour).c_str());
-  };
-  out += mark(roof(machine, DType::fp32), "fp32 roof", "#a50f15", "6 3", kLeft, right, 0);
-  if (cublas_fp32 > 0) out += mark(flop / cublas_fp32, "cuBLAS fp32", "#238b45", "2 3", kLeft, right, 12);
-  if (tensor) {
-    out += mark(roof(machine, DType::bf16), "bf16 roof", "#a50f15", "6 3", fp32_end, right, 0);
-    if (cublas_half > 0) out += mark(flop / cublas_half, "cuBLAS bf16", "#238b45", "2 3", fp32_end, right, 12);
-  }
+  for (const Mark& m : marks)
+    out += line(scale.y(m.rate), m.colour, m.dash, m.from, right) + text(right + 6, scale.y(m.rate) + m.shift, fmt::format("{} {}", m.what, rate_text(m.rate)), "start", fmt::format("fill=\"{}\"", m.colour).c_str());
   return out + figures + "</svg>\n";
 }
 

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -81,7 +83,8 @@ Configuration pick(const Machine& machine, const Operation& o, const Problem& p,
     const double seconds = forecast(machine, o, c, p, conditions).seconds;
     if (!best || seconds < best_seconds) best = &c, best_seconds = seconds;
   }
-  if (!best) throw std::invalid_argument(o.gating == Gating::none ? reason : std::string("gated products take the decode family alone, and ") + reason);
+  if (!best)
+    throw std::invalid_argument(fmt::format("m {}, n {}, k {}, batch {}: {}{}", p.m, p.n, p.k, p.batch, o.gating == Gating::none ? "" : "gated products take the decode family alone, and ", reason));
   return *best;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <vector>
 
 namespace foretile {
 
@@ -32,6 +33,37 @@ struct Axes {
   double x(double intensity) const { return kLeft + (std::log10(intensity) - x_low) / (x_high - x_low) * (kWidth - kLeft - kRight); }
   double y(double rate) const { return kHeight - kBottom - (std::log10(rate) - y_low) / (y_high - y_low) * (kHeight - kTop - kBottom); }
 };
+
+struct Box {
+  double x0, y0, x1, y1;
+  bool meets(const Box& b) const { return x0 < b.x1 && b.x0 < x1 && y0 < b.y1 && b.y0 < y1; }
+};
+// What stands along a line, in pieces small enough that a box that crosses it meets one.
+void add_line(std::vector<Box>& taken, double x0, double y0, double x1, double y1, double half) {
+  const int pieces = 1 + int(std::hypot(x1 - x0, y1 - y0) / 6);
+  for (int i = 0; i <= pieces; ++i) {
+    const double x = x0 + (x1 - x0) * i / pieces, y = y0 + (y1 - y0) * i / pieces;
+    taken.push_back({x - half, y - half, x + half, y + half});
+  }
+}
+// The letters are no wider than this, bold ones included.
+constexpr double kLetter = 8.2;
+
+// Where two lines of `width` and `height` beside (x, y) meet least of what is there, near the point rather than far from it.
+Box free_place(const std::vector<Box>& taken, double x, double y, double width, double height) {
+  Box best{};
+  double least = 1e9;
+  for (const bool left : {false, true})
+    for (double down = 8; down < kHeight; down += 6)
+      for (const double top : {y + down, y - down - height}) {
+        const double from = left ? x - 12 - width : x + 12;
+        const Box box{from, top, from + width, top + height};
+        if (box.x0 < kLeft + 2 || box.x1 > kWidth - kRight - 2 || box.y0 < kTop || box.y1 > kHeight - kBottom - 4) continue;
+        const double cost = down + 40.0 * double(std::count_if(taken.begin(), taken.end(), [&](const Box& b) { return box.meets(b); })) + (top < y ? 20 : 0);
+        if (cost < least) least = cost, best = box;
+      }
+  return least < 1e9 ? best : Box{x + 12, y + 8, x + 12 + width, y + 8 + height};
+}
 
 Axes axes_of(const Roofline& r) {
   const double ridge = r.peak / r.bandwidth;
@@ -77,6 +109,16 @@ std::string roofline_svg(const Roofline& r) {
   const double at = std::pow(10, a.x_low + 0.45 * (std::log10(ridge) - a.x_low)), angle = -std::atan2(a.y(low * r.bandwidth) - a.y(r.peak), a.x(ridge) - a.x(low)) * 180 / 3.14159265;
   s += fmt::format("<text transform=\"translate({:.1f} {:.1f}) rotate({:.1f})\" text-anchor=\"middle\" fill=\"#1a5fb4\">{}</text>\n", a.x(at) - 8, a.y(at * r.bandwidth) - 8, angle, escaped(r.bandwidth_name));
 
+  std::vector<Box> taken;
+  add_line(taken, a.x(low), a.y(low * r.bandwidth), a.x(ridge), a.y(r.peak), 4);
+  add_line(taken, a.x(ridge), a.y(r.peak), x1, a.y(r.peak), 4);
+  if (r.sustained > 0) {
+    add_line(taken, a.x(r.sustained / r.bandwidth), a.y(r.sustained), x1, a.y(r.sustained), 4);
+    add_line(taken, x1 - 4 - kLetter * double(r.sustained_name.size() + 6), a.y(r.sustained) + 12, x1, a.y(r.sustained) + 12, 8);
+  }
+  for (const RooflinePoint& p : r.points)
+    if (p.intensity > 0 && p.rate > 0) add_line(taken, a.x(p.intensity), a.y(p.rate), a.x(p.intensity), a.y(p.rate), p.chosen ? 8 : 5);
+
   // The others first, the chosen one above them with its name.
   for (const bool chosen : {false, true})
     for (const RooflinePoint& p : r.points) {
@@ -85,16 +127,17 @@ std::string roofline_svg(const Roofline& r) {
       const std::string tip = fmt::format("{}: {} TFLOP/s at {:.3g} FLOP a byte, {:.0f} % of the roof", p.name, tera(p.rate), p.intensity, 100 * p.rate / roof);
       s += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\" fill-opacity=\"{}\"><title>{}</title></circle>\n", x, y, chosen ? 7 : 4, chosen ? "#c01c28" : "#888", chosen ? "1" : "0.55", escaped(tip));
       if (!chosen) continue;
-      const bool left = x + 12 + 8.5 * double(std::max<size_t>(p.name.size(), 34)) > x1;
       s += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"#c01c28\" stroke-dasharray=\"2 3\"/>\n", x, y, a.y(roof));
       // White under the letters, so that lines and dots do not cross them.
       const std::string second = fmt::format("{} TFLOP/s, {:.0f} % of the roof above it", tera(p.rate), 100 * p.rate / roof);
+      const Box place = free_place(taken, x, y, kLetter * double(std::max(p.name.size(), second.size())), 36);
+      const bool left = place.x0 < x;
       for (const char* style : {"stroke=\"#fff\" stroke-width=\"4\"", "fill=\"#c01c28\""})
-        for (const auto& [text, weight, down] : {std::tuple{p.name, "bold", 24}, {second, "normal", 41}})
-          s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-weight=\"{}\" {}>{}</text>\n", x + (left ? -12 : 12), y + down, left ? "end" : "start", weight, style, escaped(text));
+        for (const auto& [text, weight, down] : {std::tuple{p.name, "bold", 14}, {second, "normal", 31}})
+          s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-weight=\"{}\" {}>{}</text>\n", left ? place.x1 : place.x0, place.y0 + down, left ? "end" : "start", weight, style, escaped(text));
     }
   if (std::any_of(r.points.begin(), r.points.end(), [](const RooflinePoint& p) { return !p.chosen; }))
-    s += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"#888\" fill-opacity=\"0.55\"/>\n<text x=\"{}\" y=\"{}\" fill=\"#555\">the catalogue's other configurations</text>\n", x1 - 260, y0 - 14, x1 - 250, y0 - 10);
+    s += fmt::format("<circle cx=\"{}\" cy=\"46\" r=\"4\" fill=\"#888\" fill-opacity=\"0.55\"/>\n<text x=\"{}\" y=\"50\" fill=\"#555\">the catalogue's other configurations</text>\n", x1 - 246, x1 - 236);
   return s + "</svg>\n";
 }
 

@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(Commands, BadInput, testing::Values(
     Bad{"explain --m 8 --n 64 --k 64 --machine a100 --config sm90:128x128x64:s6:coop:b2", {"--config", "a100"}},
     Bad{"choose --m 1 --n 2 --k 3 --sms 0", {"--sms is \"0\"", "from 1"}},
     Bad{"choose --m 1 --n 2 --k 3 --sms 133", {"--sms is \"133\"", "to 132"}},
-    Bad{"explain --m 2147479551 --n 2147479551 --k 8", {"2^31 output tiles"}},
+    Bad{"explain --m 2147479551 --n 2147479551 --k 8", {"m 2147479551, n 2147479551, k 8, batch 1: D has too many tiles", "fewer than 2^31 - 4096"}},
+    Bad{"ladder --plot climb.png", {"--plot is \"climb.png\"", ".svg"}},
     Bad{"emulate --m 100000000 --n 1 --k 0", {"--m 100000000", "--force"}},
     Bad{"emulate --m 8 --n 8 --k 8 --async never", {"--async is \"never\"", "eager, lazy, random"}},
     Bad{"emulate --m 8 --n 8 --k 8 --schedule fair", {"--schedule is \"fair\"", "round-robin, random, priority"}},
@@ -98,6 +99,13 @@ TEST(Environment, ATimelineThatCannotBeWrittenIsSaidByName) {
   EXPECT_EQ(o.code, 3);
   EXPECT_EQ(o.out, "");
   EXPECT_NE(o.error.find("--timeline: the timeline /nonexistent/run.json cannot be written: No such file"), std::string::npos) << o.error;
+}
+
+TEST(Environment, OperandsThatMemoryCannotHoldAreRefusedAhead) {
+  const Outcome o = foretile("emulate --m 2000000000 --n 1 --k 2000000000 --force");
+  EXPECT_EQ(o.code, 3);
+  EXPECT_EQ(o.out, "");
+  EXPECT_NE(o.error.find("--m 2000000000 --n 1 --k 2000000000: the operands take 8000000 TB of memory, and this machine has "), std::string::npos) << o.error;
 }
 
 TEST(Environment, APictureThatCannotBeWrittenIsSaidByName) {

@@ -1,4 +1,7 @@
 // foretile ladder: the table, one rung, the lessons, the sweep, the picture, and what it refuses.
+#include <array>
+#include <regex>
+
 #include "command.h"
 
 namespace {
@@ -57,6 +60,17 @@ TEST(Ladder, PictureIsAnSvgWithEveryRung) {
   EXPECT_NE(text.find("bank-aware"), std::string::npos);
   EXPECT_NE(text.find("fp32 roof"), std::string::npos);
   EXPECT_EQ(foretile("ladder --no-gpu --plot /nowhere/climb.svg").code, 3);
+  // No roof's line, dashed, goes through a figure.
+  std::vector<std::array<double, 3>> lines;
+  const std::regex line(R"re(<line x1="([0-9.]+)" x2="([0-9.]+)" y1="([0-9.]+)"[^>]*dasharray)re"), figure(R"re(<text x="([0-9.]+)" y="([0-9.]+)" text-anchor="middle" >[0-9.]+<)re");
+  for (std::sregex_iterator i(text.begin(), text.end(), line), end; i != end; ++i) lines.push_back({std::stod((*i)[1]), std::stod((*i)[2]), std::stod((*i)[3])});
+  EXPECT_EQ(lines.size(), 2u);
+  int figures = 0;
+  for (std::sregex_iterator i(text.begin(), text.end(), figure), end; i != end; ++i, ++figures) {
+    const double x = std::stod((*i)[1]), y = std::stod((*i)[2]);
+    for (const auto& [from, to, at] : lines) EXPECT_FALSE(x > from && x < to && at > y - 10 && at < y) << i->str();
+  }
+  EXPECT_EQ(figures, 12);
 }
 
 TEST(Ladder, MachinesWithoutARungSaySo) {
