@@ -35,7 +35,8 @@ def register_clocks(lines):
     An SM partition has two banks of registers, even and odd numbers, and reads one register of each a clock for all 32 lanes.
     An operand that the multiply before it had in the same place, marked .reuse, is not read again. Found to hold within 3 % on an
     H200 for loops of nothing but multiplies and shared loads (docs/performance.md). Where a multiply wants the second read of the
-    bank opposite to that of the one before it, half of the clock is won back: fitted to rungs 6 and 7, which do that all along.
+    bank opposite to that of the one before it, three quarters of the clock are won back: fitted to the tiles of rungs 6 and 7, most
+    of which do that all along.
     """
     clocks, multiplies, kept, booked = 0, 0, {}, None
     for line in lines:
@@ -49,7 +50,7 @@ def register_clocks(lines):
         even = len(reads) - odd
         bank = None if max(odd, even) < 2 else odd > even
         wait = max(1, odd, even) - 1
-        clocks += 1 + (wait / 2 if booked is not None and bank is not None and bank != booked else wait)
+        clocks += 1 + (wait / 4 if booked is not None and bank is not None and bank != booked else wait)
         booked = bank
         multiplies += 1
         kept = {i: r for i, (r, reuse) in enumerate(operands) if reuse}

@@ -59,14 +59,15 @@ double multiply_rate(const Machine& machine, const DescribedKernel& k) {
   return 0;
 }
 
-// A warp's multiplies one after the other, as far as each waits for the sum before it.
-double chain_of(const DescribedKernel& k) {
+// What a warp takes for its own instructions, one after the other: a multiply as long as it takes of the register file, or as it
+// waits for the sum before it. Two warps on each scheduler hide that from each other; blocks of fewer threads do not.
+double alone(const DescribedKernel& k, double instructions) {
   const double warps = double(ceil_div(threads_of(k), kWarpLanes));
   const bool mma = k.multiplier == Multiplier::mma;
   const double sums = k.independent_sums > 0 ? k.independent_sums
                       : mma                  ? std::max(1.0, double(k.tile_m) * k.tile_n / warps / (16 * 8))
                                              : std::max(1.0, double(k.tile_m) * k.tile_n / threads_of(k));
-  return multiplies(k) * std::max(1.0, (mma ? kMmaLatency : kMultiplyAddLatency) / sums);
+  return multiplies(k) * std::max({1.0, k.register_clocks, (mma ? kMmaLatency : kMultiplyAddLatency) / sums}) + instructions - multiplies(k);
 }
 
 struct Block {  // clocks of one block's step on each unit of its SM
@@ -76,9 +77,10 @@ struct Block {  // clocks of one block's step on each unit of its SM
 
 // How long a load takes while the machine is busy: from L2 where both operands stay in it from one launch to the next, from
 // DRAM where they do not fit, since blocks walk K together and somebody asks first. Between, it grows with what does not
-// fit. The factors over unloaded latencies are fitted to rungs 3 and 4 of the ladder on an H200, 1,024 to 8,192 cubed.
+// fit. The factors over unloaded latencies, and the power in contended(), are fitted to every tile of rungs 1 to 7 of the ladder
+// on an H200, 1,024 to 8,192 cubed.
 double memory_latency(const Machine& machine, const DescribedKernel& k, const Problem& p) {
-  constexpr double kBusyL2 = 2.0, kBusyDram = 1.6, kFits = 0.7, kGone = 1.5;  // the last two as in traffic.h
+  constexpr double kBusyL2 = 1.8, kBusyDram = 1.53, kFits = 0.7, kGone = 1.5;  // the last two as in traffic.h
   const double operands = double(p.m + p.n) * double(p.k) * double(p.batch) * size_of(k.input);
   const double missing = std::clamp((operands / machine.l2_bytes - kFits) / (kGone - kFits), 0.0, 1.0);
   return kBusyL2 * machine.l2_latency + missing * std::max(0.0, kBusyDram * machine.dram_latency - kBusyL2 * machine.l2_latency);
@@ -110,7 +112,7 @@ Block block_step(const Machine& machine, const DescribedKernel& k, const Problem
   b.issue = b.instructions * warps / machine.schedulers;
   // Fragments come by ldmatrix, wait for shared memory once a depth of the instruction, and are multiplied; all warps of a
   // block do the same at the same time. Copies by cp.async stand before them in the load-store units' queue.
-  double busy = std::max({b.math, b.loads, b.issue, std::max(chain_of(k), b.instructions)});
+  double busy = std::max({b.math, b.loads, b.issue, alone(k, b.instructions)});
   if (fragments > 0) {
     b.turns = b.math + fragments;
     const double depths = double(k.tile_k) * size_of(k.input) / 32;
@@ -130,11 +132,12 @@ struct Times {
   double step = 0, math = 0, shared = 0, l2 = 0, issue = 0, latency = 0, epilogue = 0;
 };
 
-// (x^4 + y^4 + ...)^(1/4), the power fitted to rungs 2 to 7 of the ladder on an H200; rung 11, to which nothing was fitted, has it too.
+// (x^3.5 + y^3.5 + ...)^(1/3.5). Rung 11, to which nothing was fitted, has it too.
 double contended(std::initializer_list<double> parts) {
+  constexpr double kPower = 3.5;
   double sum = 0;
-  for (const double x : parts) sum += x * x * x * x;
-  return std::sqrt(std::sqrt(sum));
+  for (const double x : parts) sum += std::pow(x, kPower);
+  return std::pow(sum, 1 / kPower);
 }
 
 Times on_one_sm(const Machine& machine, const DescribedKernel& k, const Block& b, double epilogue_lsu, double epilogue_bytes, int blocks, int busy_sms) {
