@@ -160,7 +160,7 @@ int climb_command(const Options& options, const Problem& p) {
   fmt::print("{}", wrapped(fmt::format("Roofs at the boost clock: {} TFLOP/s in fp32{}.{} Steps {}.", rate_text(ladder::roof(machine, DType::fp32), 1),
                                        machine.tensor_bf16 > 0 ? fmt::format(", {} in bf16", rate_text(ladder::roof(machine, DType::bf16), 1)) : "",
                                        cublas_fp32 > 0 ? fmt::format(" cuBLASLt's best candidate: {} in fp32, {} in bf16.", rate_text(flop, cublas_fp32), rate_text(flop, cublas_half)) : "",
-                                       measured ? "are of measured times" : "are of forecasts")));
+                                       measured ? "(times as fast as the rung below; to 1: as rung 1) are of measured times" : "(times as fast as the rung below; to 1: as rung 1) are of forecasts")));
   fmt::print("{}", wrapped("foretile ladder explain N: what was wrong below rung N, and why the step mends it. Read device/ladder."));
   if (!options.plot.empty()) fmt::print("The picture is in {}.\n", options.plot);
   return kOk;
@@ -273,7 +273,8 @@ int explain_command(const Options& options, const Problem& p) {
   part("What it costs", l.costs);
   part("What to try next", l.next);
   if (!c.why_not.empty()) fmt::print("On {}: {}.\n", machine.full_name, c.why_not);
-  else fmt::print("{}", wrapped(fmt::format("Forecast for {} on {}: {}, {} TFLOP/s, bound by {}.", shape_text(p), machine.full_name, time_text(c.forecast), rate_text(flop_count(p), c.forecast), name_of(c.bound))));
+  else fmt::print("{}", wrapped(fmt::format("Forecast for {} on {}: {}, {} TFLOP/s, bound by {}{}.", shape_text(p), machine.full_name, time_text(c.forecast), rate_text(flop_count(p), c.forecast), name_of(c.bound),
+                                                  v ? "" : ", with the model's pick " + c.configuration)));
   if (!v) {
     fmt::print("\nIts trace: foretile emulate --m 128 --n 128 --k 64 --dtype {} --trace\n", rung.type == DType::fp32 ? "fp32" : "bf16");
     return kOk;
@@ -312,6 +313,7 @@ int rung_command(const Options& options, const Problem& p) {
   fmt::print("forecast  {}, {} TFLOP/s, bound by {}\n", time_text(c.forecast), rate_text(flop_count(p), c.forecast), name_of(c.bound));
   if (c.measured > 0)
     fmt::print("{}", labelled("measured", fmt::format("{}, {} TFLOP/s (spread {:.1f} %), forecast {:+.0f} %; right, {}", time_text(c.measured), rate_text(flop_count(p), c.measured), 100 * c.spread, 100 * (c.forecast / c.measured - 1), reference::rounding_text(c.error))));
+  if (!v) fmt::print("{}", wrapped(fmt::format("Configuration {}, the model's pick; foretile choose ranks the others.", c.configuration)));
   if (v && rung.variants.size() > 1) fmt::print("{}", wrapped(fmt::format("Tile {}; others: {}.", v->text, variant_names(rung))));
   return kOk;
 }

@@ -145,7 +145,7 @@ Step step_of(const Rung& rung, const Variant* v, const Machine& machine) {
     return {"tensor cores' share of the time, 4096 cubed", "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active", before.compute / before.seconds, after.compute / after.seconds, false};
   }
   if (rung.number == 8)
-    return {"clocks of the register file a multiply", "smsp__inst_executed_pipe_fma.avg.per_cycle_active, its inverse where nothing else binds", below.variants.front().register_clocks, rung.compiled.register_clocks};
+    return {"clocks of the register file a multiply", "smsp__inst_executed_pipe_fma.avg.per_cycle_active, its inverse where nothing else binds", below.variants.front().register_clocks, rung.compiled.register_clocks, false};
   const LoopCounters after = count(rung, v);
   if (rung.number == 9) {
     // Two loads, and what stands beside the multiplies in the loop of the library's kernel.

@@ -44,6 +44,14 @@ TEST(Ladder, CounterExampleShowsItsConflicts) {
   EXPECT_NE(out.find("63488"), std::string::npos) << out;  // 2048 requests of 32 wavefronts, 31 too many each
 }
 
+TEST(Ladder, ProductionRungsNameTheirConfiguration) {
+  for (const char* command : {"ladder --no-gpu --rung 12", "ladder explain 12"}) {
+    const Outcome r = foretile(command);
+    ASSERT_EQ(r.code, 0) << r.error;
+    EXPECT_NE(r.out.find("sm90:"), std::string::npos) << r.out;
+  }
+}
+
 TEST(Ladder, SweepNamesThePick) {
   const Outcome r = foretile("ladder --sweep --no-gpu --rung 5");
   ASSERT_EQ(r.code, 0) << r.error;
