@@ -37,14 +37,20 @@ struct Anatomy {
 
   double exchange = 0;     // K split over a cluster: the partial sums' way, SM clocks; ffma: what a cluster costs, each tile
   i64 waves = 1;           // decode with K split: of clusters
+  bool uneven = false;     // decode with K split: some SMs hold two blocks and some one
   double ways_out = 1;     // decode: epilogues and exchanges that show, of waves one after the other
   double more_waves = 0;   // decode: further waves of clusters, seconds
+  double missed_again = 0; // decode: of DRAM's time
+  double empty_share = 1;  // decode: of what a line beyond the matrix costs with 1,024 slabs under way
+  double crowded = 1, paired = 1;  // decode, dependent launches: L2's time and a step over what they would be with blocks spread out
+  double between_tiles = 0;        // decode: of one block, SM clocks
   bool side_by_side = false;                // decode: L2 answers neighbours' requests for a line of A together
   double stage_lines = 0, empty_lines = 0;  // decode: of 128 bytes, a stage of one block; see decode_clocks.cc
-  double power = 0;        // decode: of the norm; see decode_clocks.cc
+  double power = 0, memory_power = 0;  // decode: of the norms; see decode_clocks.cc
 
   double l2_requested = 0;  // bytes, of all SMs, as L2 counts them (Hopper's families: others in step_l2)
   double core_seconds = 0, dram_seconds = 0, l2_seconds = 0, fill_seconds = 0, launch_seconds = 0;
+  double saved_seconds = 0;  // by dependent launch: what of them lies beside the kernel before
   double clock = 0;        // Hz
   double watts = 0;        // board, at that clock; power.limit where the limit binds
   double flops_executed = 0;  // padding included
@@ -93,6 +99,8 @@ void ffma_clocks(const Machine& machine, const Operation& o, const Configuration
 void gemv_clocks(const Machine& machine, const Operation& o, const Configuration& c, Anatomy& x, const Problem& p);
 // decode_clocks.cc
 void decode_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x);
+constexpr double kSlabsUnderWay = 1024;  // of 128 bytes a row, of all blocks: for which decode.empty_line_bytes holds
+double decode_busiest(const Anatomy& x);  // SM clocks of the busiest block, without its way out
 double decode_seconds_at(const Anatomy& x, double clock);
 void decode_parts(const Anatomy& x, Forecast& f);  // of the latency
 

@@ -139,18 +139,20 @@ class Explanation : private Page {
     line("  Wave by wave, rows and columns that are new and those found no longer ({}) make {}. Both operands whole ({}) are found again to {}, so DRAM gives min({}, {}max({}, {:.3f} x {} + (1 - {:.3f}) x {})){} = {}: L2 answers {} of what is asked. DRAM takes {} of D.",
          megabytes(t.again_bytes), megabytes(t.by_waves_bytes), megabytes(once), percent(resident), megabytes(t.l2_load_bytes), p_.batch > 1 ? fmt::format("{} x ", p_.batch) : "", megabytes(once), resident, megabytes(once), resident,
          megabytes(t.by_waves_bytes), t.extra_bytes > 0 ? fmt::format(" + {}", megabytes(t.extra_bytes)) : "", megabytes(t.dram_load_bytes), percent(t.l2_hit_rate), megabytes(t.dram_store_bytes));
-    line("  DRAM time: {} / ({} B/s x {}) = {}.", megabytes(t.dram_bytes()), cite("dram.bandwidth"),
-         c_.family == Family::decode ? cite_decode("dram_efficiency") : cite("dram.efficiency"), microseconds(x_.dram_seconds));
+    line("  DRAM time{}: {} / ({} B/s x {}){} = {}.", x_.missed_again > 0 ? ", with what clusters that want the same weights miss once more, every second of two, of many all but one" : "", megabytes(t.dram_bytes()), cite("dram.bandwidth"),
+         c_.family == Family::decode ? cite_decode("dram_efficiency") : cite("dram.efficiency"), x_.missed_again > 0 ? fmt::format(" x (1 + {} x (1 - 2 ^ (1 - {})))", cite_decode("missed_again"), x_.grid.tiles_m) : "", microseconds(x_.dram_seconds));
     if (c_.family == Family::sm90) {
       line("  L2's time, neighbours' requests for a line answered together, at its own clock: {} / {} / ({} B/clk x {} MHz x {}) = {}.", megabytes(t.l2_load_bytes), cite("l2.coalescing"), cite("l2.bytes_per_clock"), cite("clock.boost"),
            cite("sm90.l2_efficiency"), microseconds(x_.l2_seconds));
     } else if (c_.family == Family::decode) {
       const bool together = x_.side_by_side;
-      line("  L2's time{}, at its own clock: ({} x {} + {} x {}{}{}) / ({} B/clk x {} MHz x {}) = {}.", together ? ", neighbours' requests for a line of A answered together" : "", x_.grid.tiles_m, megabytes(t.b_bytes), x_.grid.tiles_n,
-           megabytes(t.a_bytes), together ? " / " + cite("l2.coalescing") : "", x_.empty_lines > 0 ? fmt::format(" + {} x {} x {} x {} x {} B", x_.tiles, c_.split_k, x_.steps, number(x_.empty_lines), cite_decode("empty_line_bytes")) : "",
-           cite("l2.bytes_per_clock"), cite("clock.boost"), cite_decode("l2_efficiency"), microseconds(x_.l2_seconds));
+      line("  L2's time{}, at its own clock: ({} x {} + {} x {}{}{}) / ({} B/clk x {} MHz x {}){} = {}.", together ? ", neighbours' requests for a line of A answered together" : "", x_.grid.tiles_m, megabytes(t.b_bytes), x_.grid.tiles_n,
+           megabytes(t.a_bytes), together ? " / " + cite("l2.coalescing") : "", x_.empty_lines > 0 ? fmt::format(" + {} x {} x {} x {} x {} B x {}", x_.tiles, c_.split_k, x_.steps, number(x_.empty_lines), cite_decode("empty_line_bytes"), number(x_.empty_share)) : "",
+           cite("l2.bytes_per_clock"), cite("clock.boost"), cite_decode("l2_efficiency"), x_.crowded > 1 ? fmt::format(" x ({} / {}) ^ {}", x_.sms, x_.concurrent * c_.split_k, cite_decode("crowding")) : "", microseconds(x_.l2_seconds));
       if (x_.empty_lines > 0)
-        line("  For of a stage's box of A {} lines lie beyond its last row, {} x ({} - {} / {}): they are filled with zeros, but slowly.", number(x_.empty_lines), decode::slabs(o_, c_), decode::token_box_rows(c_), p_.m, x_.grid.tiles_m);
+        line("  For of a stage's box of A {} lines lie beyond its last row, {} x ({} - {} / {}): they are filled with zeros, but slowly, and the faster the more slabs are under way: ({} / ({} x {} x {})) ^ {} = {}.", number(x_.empty_lines), decode::slabs(o_, c_), decode::token_box_rows(c_), p_.m, x_.grid.tiles_m,
+             number(kSlabsUnderWay), x_.concurrent * c_.split_k, decode::stages_in_flight(c_), decode::slabs(o_, c_), cite_decode("empty_line_power"), number(x_.empty_share));
+      if (x_.crowded > 1) line("  The kernels of such a chain start where the one before left room, so that some GPCs fill up while others have SMs to spare: hence the power of SMs over blocks.");
     }
   }
 
@@ -205,22 +207,34 @@ class Explanation : private Page {
 
   void decode_epilogue() {
     const bool operands = o_.has_c || o_.has_bias || o_.has_residual;
-    const i64 before = c_.split_k > 1 ? 0 : x_.rounds - 1;
-    const double rounds = x_.epilogue_issue / decode_constants().round_clocks / (1 + decode_constants().round_shown * double(before));
-    line("\nThe way out, in SM clocks: {}{} of as many rows as the threads finish at once (a share of them for each of the {} before a block's last): {}{} x {} x (1 + {} x {}) = {}.", operands ? "the epilogue's operands, and " : "", counted(number(rounds), "round"),
-         counted(before, "tile"), operands ? fmt::format("{} + ", cite("latency.dram")) : "", cite_decode("round_clocks"), number(rounds), cite_decode("round_shown"), before, number(x_.epilogue));
+    const double rounds = x_.epilogue_issue / decode_constants().round_clocks;
+    line("\nThe way out, in SM clocks: {}{} of as many rows as the threads finish at once: {}{} x {} = {}.", operands ? "the epilogue's operands, and " : "", counted(number(rounds), "round"),
+         operands ? fmt::format("{} + ", cite("latency.dram")) : "", cite_decode("round_clocks"), number(rounds), number(x_.epilogue));
     if (c_.split_k > 1)
       line("  Partial sums to their owners, by the KiB that a block sends: {} + {} x min({}, {}) x {} x 4 x ({} - 1) / {} / 1024 = {}.", cite_decode("exchange_clocks"), cite_decode("exchange_clocks_per_kib"), p_.m, c_.tile_m, c_.tile_n,
            c_.split_k, c_.split_k, number(x_.exchange));
   }
 
   void decode_together() {
-    const double busiest = double(x_.steps) * double(x_.rounds) * x_.step / x_.clock;
-    const std::string clock = number(x_.clock / 1e6), p = number(x_.power), out = number(x_.epilogue + x_.exchange);
-    line("\nTogether. The busiest SM over all steps{}: {} x {} x {} clk / {} MHz = {}.", x_.rounds > 1 ? " of all tiles of a block" : "", x_.rounds, x_.steps, number(x_.step), clock, microseconds(busiest));
-    line("  With DRAM and L2 it overlaps: the sum of their powers of {} to the power of 1/{}; before it the launch, after it the way out{}: {} s + ({} ^ {} + {} ^ {} + {} ^ {}) ^ (1 / {}) + {} clk / {} MHz{} = {}.", cite_decode("power"), p,
-         x_.waves > 1 ? fmt::format(", and {} of clusters", counted(x_.waves - 1, "further wave")) : "", cite_decode("launch"), microseconds(x_.dram_seconds), p, microseconds(x_.l2_seconds), p, microseconds(busiest), p, p, out, clock,
-         x_.waves > 1 ? fmt::format(" x (1 + {} x {}) + {} x {} s", x_.waves - 1, cite_decode("wave_shown"), x_.waves - 1, cite_decode("wave")) : "", microseconds(x_.forecast.seconds));
+    const std::string clock = number(x_.clock / 1e6), p = number(x_.power), of_memory = number(x_.memory_power), busiest = microseconds(decode_busiest(x_) / x_.clock);
+    const i64 between = x_.rounds / x_.waves - 1;
+    line("\nTogether. The busiest SM over all steps{}{}: ({}) / {} MHz = {}.", x_.rounds > 1 ? " of all tiles of a block" : "", between ? ", with the barriers and the epilogue between two" : "", busiest_clocks(), clock, busiest);
+    std::string waves;
+    if (x_.waves > 1)
+      waves = x_.uneven ? fmt::format(" + {} s + {} x {} s", cite_decode("uneven_waves"), x_.waves - 1, cite_decode("uneven_wave")) : fmt::format(" x {} + {} x {} s", x_.waves, x_.waves - 1, cite_decode("wave"));
+    line("  DRAM and L2 overlap, the sum of their powers of {} to the power of 1/{}, and both with the busiest SM, with {} in its place; before it the launch, after it the way out{}: {} s + (({} ^ {} + {} ^ {}) ^ ({} / {}) + {} ^ {}) ^ (1 / {}) + {} clk / {} MHz{} = {}.",
+         cite_decode("memory_power"), of_memory, cite_decode("power"),
+         x_.waves == 1 ? "" : x_.uneven ? fmt::format(", and {} of clusters, some SMs holding two blocks and some one, so that other clusters stream while one starts", counted(x_.waves - 1, "further wave"))
+                                        : fmt::format(" of each wave of clusters, and {} start", x_.waves == 2 ? "another" : fmt::format("{} more", x_.waves - 1)),
+         cite_decode("launch"), microseconds(x_.dram_seconds), of_memory, microseconds(x_.l2_seconds), of_memory, p, of_memory, busiest, p, p, number(x_.epilogue + x_.exchange), clock, waves, microseconds(x_.forecast.seconds));
+  }
+
+  // Of the busiest block, without its way out.
+  std::string busiest_clocks() {
+    std::string sum = fmt::format("{} x {} x {}", x_.rounds, x_.steps, number(x_.step));
+    if (x_.paired > 1) sum += " x " + cite_decode("paired");
+    if (const i64 between = x_.rounds / x_.waves - 1) sum += fmt::format(" + {} x ({} + {})", between, cite_decode("tile_clocks"), number(x_.epilogue_issue));
+    return sum;
   }
 
   // What a step takes of each unit, all in one.
@@ -349,7 +363,7 @@ class Explanation : private Page {
     if (conditions_.regime == Regime::fixed_clock || (burst && !tensor)) return;
     const Energy e = energy_of(machine_, o_, p_, conditions_, c_.family, x_);
     const double real = flop_count(p_), padding = std::max(0.0, x_.flops_executed - real), voltage = 1 - machine_.voltage_slope * (1 - x_.clock / (machine_.boost_mhz * 1e6));
-    const std::string block = c_.family == Family::decode ? fmt::format("({} x {} x {} + {})", x_.rounds, x_.steps, number(x_.step), number(x_.epilogue + x_.exchange)) : number(x_.core_clocks);
+    const std::string block = c_.family == Family::decode ? fmt::format("({} + {})", busiest_clocks(), number(x_.epilogue + x_.exchange)) : number(x_.core_clocks);
     line("  Clocks of busy SMs: {} x {} x {} / ({} x {}) = {}.", block, x_.busy_sms, x_.tiles, x_.rounds, x_.concurrent, number(x_.busy_clocks()));
     const std::string wide = o_.a == DType::tf32 ? fmt::format("{} x ", number(flop_energy_ratio(machine_, o_.a))) : "";  // of a FLOP in tf32
     line("  Energy at boost, of {}{}, L2 and busy SMs: {}{} x {} J + {} x {} J = {} mJ.", tensor ? "products, products of padding" : "multiply-adds (little: none counted)",
@@ -366,7 +380,8 @@ class Explanation : private Page {
     const std::string clock = number(x_.clock / 1e6), block = microseconds(x_.core_seconds), dram = microseconds(x_.dram_seconds), fill = microseconds(x_.fill_seconds);
     line("\nTogether. The start of the kernel and its first load: ({} + {}{}) / {} MHz = {}. The busiest block: {} clk / {} MHz = {}.", cite(c_.family == Family::sm90 ? "sm90.fill_clocks" : "simt.fill_clocks"), cite("latency.dram"),
          c_.family == Family::sm90 ? " + " + cite("latency.tma") : "", clock, fill, number(x_.core_clocks), clock, block);
-    const std::string ahead = fmt::format("{} s + {}", cite("launch.graph"), fill), last = number(1 - x_.full_share), l2 = microseconds(x_.l2_seconds);
+    if (x_.saved_seconds > 0) line("  In a chain of dependent launches {} s of launch and start lie beside the kernel before.", cite("sm90.dependent_saves"));
+    const std::string ahead = fmt::format("{} s + {}{}", cite("launch.graph"), fill, x_.saved_seconds > 0 ? fmt::format(" - {} s", cite("sm90.dependent_saves")) : ""), last = number(1 - x_.full_share), l2 = microseconds(x_.l2_seconds);
     const bool has_l2 = x_.l2_seconds > 0;
     const auto all = [&](const std::string& of_block, const std::string& share) { return fmt::format("{}({}{}, {}{}{})", has_l2 ? "beside" : "norm", block, of_block, dram, share, has_l2 ? fmt::format(", {}{}", l2, share) : ""); };
     const char* units = has_l2 ? "Block, DRAM and L2" : "Block and DRAM";

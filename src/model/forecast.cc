@@ -52,7 +52,7 @@ SharedBytes shared_bytes_a_step(const Operation& o, const Configuration& c, cons
   return {bands * (sm90::kMmaRows + c.tile_n) * line, (double(sm90::a_box_rows(c, p.m)) * c.cluster_n + c.tile_n) * line};
 }
 
-void sm90_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x) {
+void sm90_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x) {
   const auto& k = machine.sm90;
   const double rate = machine.tensor_rate(o.a) * k.mma_efficiency;
   x.steps = ceil_div(p.k, c.tile_k);
@@ -106,6 +106,7 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
     x.core_clocks = rounds * a_tile + x.epilogue;
   }
   x.fill = k.fill_clocks + machine.dram_latency + machine.tma_latency;
+  if (conditions.dependent) x.saved_seconds = k.dependent_saves;
   // L2 keeps its own clock: what all SMs together draw does not fall with theirs.
   x.l2_requested = x.traffic.l2_load_bytes / machine.l2_coalescing;
   x.l2_seconds = x.l2_requested / (machine.l2_bytes_per_clock * machine.boost_mhz * 1e6 * k.l2_efficiency);
@@ -185,7 +186,7 @@ double beside(double x, double y, double z) {
 double seconds_at(const Anatomy& x, double clock) {
   if (x.power > 0) return decode_seconds_at(x, clock);
   const double core = x.core_clocks / clock, full = x.full_share, last = 1.0 / double(x.rounds);
-  const double around = x.launch_seconds + x.fill / clock;
+  const double around = x.launch_seconds + x.fill / clock - x.saved_seconds;
   if (x.full_share >= 1 || x.rounds == 1) return around + beside(core, x.dram_seconds, x.l2_seconds);
   return around + beside(core * (1 - last), x.dram_seconds * full, x.l2_seconds * full) + beside(core * last, x.dram_seconds * (1 - full), x.l2_seconds * (1 - full));
 }
@@ -307,7 +308,7 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   x.full_share = double(x.tiles / x.concurrent * x.concurrent) / double(x.tiles);
   x.traffic = traffic(machine, o, c, p, x.grid, x.concurrent);
   x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
-  if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, x);
+  if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, conditions, x);
   else if (c.family == Family::decode) decode_clocks(machine, o, c, p, conditions, x);
   else if (c.family == Family::ffma) ffma_clocks(machine, o, c, p, x);
   else if (c.family == Family::gemv) gemv_clocks(machine, o, c, x, p);

@@ -68,22 +68,29 @@ struct Machine {
     double operand_clocks = 0;         // a chunk with C or residual: their loads
     double direct_store_clocks = 0;    // a warp-wide store of D by threads, where TMA does not store it
     double fill_clocks = 0;            // start of the kernel to the first multiply, without the memory's latency
+    double dependent_saves = 0;        // s, of a kernel in a chain of dependent launches: what lies beside the kernel before
   } sm90;
   // The decode kernel, launched plainly and by dependent launch with its weights ready.
   struct Decode {
     double dram_efficiency = 0;     // of the bandwidth, weights passing L2 as evict-first
     double l2_efficiency = 0;       // of L2's rate at boost, whatever the SMs' clock: boxes without promotion
-    double power = 0;               // of the norm that DRAM, L2 and the busiest SM are put together with
+    double memory_power = 0;        // of the norm that DRAM and L2 are put together with
+    double power = 0;               // of the norm that these two and the busiest SM are put together with
     double launch_seconds = 0;      // launch to launch, with the start and the end of the kernel
     double latency_clocks = 0;      // a stage from its load to its release, under load
     double step_clocks = 0;         // multiplying 128 elements along K, one wgmma after the other
-    double empty_line_bytes = 0;    // what a line of a box beyond the matrix costs L2, in bytes: filled with zeros, but slowly
+    double empty_line_bytes = 0;    // what a line of a box beyond the matrix costs L2, in bytes, with 1,024 slabs under way: filled with zeros, but slowly
+    double empty_line_power = 0;    // the more slabs are under way, the less by this power of their number
+    double missed_again = 0;        // of DRAM's time, where K is split: the second of two clusters that read the same weights misses them once more
     double round_clocks = 0;        // a round of the epilogue: as many rows as the threads finish at once
-    double round_shown = 0;         // of the rounds of tiles before the last
+    double tile_clocks = 0;         // between two tiles of a block, beside the rounds
     double exchange_clocks = 0;     // where K is split: the partial sums' way to their owners
     double exchange_clocks_per_kib = 0;
-    double wave_seconds = 0;        // another wave of clusters
-    double wave_shown = 0;          // of the epilogue and exchange of waves before the last
+    double wave_seconds = 0;        // another wave of clusters, where all SMs hold as many blocks: they start and end together
+    double uneven_waves_seconds = 0, uneven_wave_seconds = 0;  // where some hold two and some one: that there is a second wave, and each
+    // Dependent launches alone. Blocks start where the kernel before left room.
+    double crowding = 0;            // more than half of the SMs, not all: some GPCs fill up, and L2 takes longer by this power of SMs over blocks
+    double paired = 0;              // of a step, where two blocks fit on an SM and there are no more blocks than SMs: some stand two on one
   } decode, decode_dependent;
   struct Simt {
     double efficiency = 0;    // of FFMA and shared-memory rates, a steady loop

@@ -1,8 +1,12 @@
 // Forecasts and choices against the recorded times of the whole catalogue (bench/results/catalogue_*_h200.csv).
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdio>
+#include <fstream>
+#include <sstream>
 
 #include "recorded_catalogue.h"
 
@@ -21,33 +25,54 @@ class CatalogueRecorded : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(CatalogueRecorded, Times) {
-  std::vector<Compared> all;
   for (const RowRange& rows : kRowRanges)
     for (const Regime regime : {Regime::burst, Regime::sustained}) {
       std::vector<Compared> list;
       for (const RecordedTime& t : times_)
-        if (rows.holds(t.problem) && (regime == Regime::burst || t.sustained > 0)) list.push_back(compared(h200_, t, regime)), all.push_back(list.back());
+        if (rows.holds(t.problem) && (regime == Regime::burst || t.sustained > 0)) list.push_back(compared(h200_, t, regime));
       const Accuracy a = accuracy(list);
       if (a.times == 0) continue;
       std::printf("%s, %s, %s: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", GetParam(), rows.name, regime == Regime::burst ? "burst" : "sustained", a.times, 100 * a.median, 100 * a.ninth);
       EXPECT_LE(a.median, rows.last <= 96 ? 0.06 : 0.05);
+      EXPECT_LE(a.ninth, 0.12);
     }
-  // Decode tiles with rows to spare, hardly ever chosen, go furthest astray (docs/model.md).
-  EXPECT_LE(accuracy(all).ninth, times_[0].dependent ? 0.175 : 0.13);
 }
 
 TEST_P(CatalogueRecorded, TheChoice) {
-  std::vector<Compared> all;
   for (const RowRange& rows : kRowRanges) {
     std::vector<Compared> list;
     for (const RecordedTime& t : times_)
-      if (rows.holds(t.problem)) list.push_back(compared(h200_, t)), all.push_back(list.back());
+      if (rows.holds(t.problem)) list.push_back(compared(h200_, t));
     const Accuracy a = accuracy(list);
     if (a.shapes == 0) continue;
     std::printf("%s, %s: the choice over %zu shapes %.3f of the fastest, worst %.3f\n", GetParam(), rows.name, a.shapes, a.choice, a.worst);
     EXPECT_GE(a.choice, rows.first >= 2048 ? 0.99 : 0.97);
+    EXPECT_GE(a.worst, 0.9);
   }
-  EXPECT_GE(accuracy(all).worst, 0.86);  // M = 128, N = 4096, K = 7168: K in two halves and two rows of tiles; no other below 0.96
+}
+
+std::string thousands(std::size_t n) { return n < 1000 ? std::to_string(n) : fmt::format("{},{:03}", n / 1000, n % 1000); }
+
+// What docs/model.md and the H200's file say of these errors is what they are (foretile_fit catalogue prints them).
+TEST_P(CatalogueRecorded, TheDocumentedErrors) {
+  std::ifstream file(FORETILE_SOURCE_DIR "/docs/model.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  const bool dependent = times_[0].dependent;
+  for (const RowRange& rows : kRowRanges) {
+    std::vector<Compared> list;
+    for (const RecordedTime& t : times_)
+      if (rows.holds(t.problem)) list.push_back(compared(h200_, t, Regime::burst));
+    const Accuracy a = accuracy(list);
+    if (a.times == 0) continue;
+    const std::string line = fmt::format("| {} times, {} shapes, ", thousands(a.times), a.shapes), errors = fmt::format("| median {:.1f} %, nine in ten within {:.1f} % |\n", 100 * a.median, 100 * a.ninth);
+    const size_t at = page.str().find(line);
+    ASSERT_NE(at, std::string::npos) << line;
+    EXPECT_EQ(page.str().find(errors, at), page.str().find("|", at + line.size())) << line << "... " << errors;
+    const std::string said = !dependent && rows.first == 1 ? fmt::format("{} times at {}, median error {:.1f} %, nine in ten within {:.1f} %", thousands(a.times), rows.name, 100 * a.median, 100 * a.ninth)
+                                                           : fmt::format("{} {}at {}, {:.1f} % and {:.1f} %", thousands(a.times), dependent ? "times " : "", rows.name, 100 * a.median, 100 * a.ninth);
+    EXPECT_NE(h200_.validation.find(said), std::string::npos) << said;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, CatalogueRecorded, ::testing::Values("bf16", "fp32", "bf16 in dependent launches"));

@@ -216,11 +216,15 @@ TEST(Forecast, NeverFallsAsWorkGrows) {
     const Conditions conditions{.regime = random() % 2 ? Regime::burst : Regime::sustained};
     const Anatomy x = anatomy(machine, o, c, p, conditions), y = anatomy(machine, o, c, more, conditions);
     const bool same = x.tiles == y.tiles;
-    // Decode tiles become lower or higher with N, so that SMs share it evenly: latency is theirs, not the columns'.
-    const bool fuller = (!same && x.rounds == y.rounds && x.rounds > 1) || (c.family == Family::decode && (!same || grown == 1));
+    const bool fuller = !same && x.rounds == y.rounds && x.rounds > 1;
     (same ? same_grid : larger_grid)++;
-    const double larger = is_fp32(c.family) ? 0.95 : 0.997;  // their last round may fill up and become one more
-    EXPECT_GE(y.forecast.seconds, x.forecast.seconds * (same ? 0.999 : fuller ? 0.75 : larger))
+    double least = is_fp32(c.family) ? 0.91 : 0.997;  // their last round may fill up and become one more
+    if (fuller) least = is_fp32(c.family) ? 0.8 : 0.9;
+    // decode::balance takes the width of tile with the fewest columns for the busiest block, 27 rounds of 48 rather than 21 of 64. Where
+    // latency binds, a round takes as long whatever its columns, so that a wider tile, once N asks for it, takes as much less as it has
+    // fewer rounds; and fewer blocks read fewer lines beyond the matrix.
+    if (c.family == Family::decode && (!same || grown == 1)) least = 0.92 * std::min(1.0, double(y.rounds) / double(x.rounds));
+    EXPECT_GE(y.forecast.seconds, x.forecast.seconds * (same && x.tile_columns == y.tile_columns ? 0.999 : least))
         << machine.name << " " << text_of(c) << ": " << p.m << "x" << p.n << "x" << p.k << " of " << p.batch << " to " << more.m << "x" << more.n << "x" << more.k << " of " << more.batch;
   }
   EXPECT_GT(same_grid, 10000);

@@ -1,7 +1,7 @@
 // Fits a machine file's constants to recorded times, from scratch and always to the same result.
 //
 //   foretile_fit sm90              [sm90] and what goes with it, to our kernels' times in bench/results
-//   foretile_fit decode            [decode], decode_dependent: [decode_dependent]; the decode kernel's times there
+//   foretile_fit decode            [decode], decode_dependent: [decode_dependent] and sm90.dependent_saves; the times there
 //   foretile_fit fp32              [simt], which the ffma and gemv families share, to the recordings of the whole catalogue
 //   foretile_fit library           [library], to public times of the vendor's library in the folder FORETILE_DATA
 //   ... --check                    exit 1 where machines/h200.toml says something else
@@ -84,22 +84,29 @@ const std::vector<Constant> kLibrary = {
     {"library.burst", FORETILE_MEMBER(library.burst_seconds), 3e-3, 1e-5, 1},
 };
 #define FORETILE_DECODE(section)                                                                           \
-  {                                                                                                        \
-    {#section ".dram_efficiency", FORETILE_MEMBER(section.dram_efficiency), 0.9, 0.5, 0.96},               \
-    {#section ".l2_efficiency", FORETILE_MEMBER(section.l2_efficiency), 0.8, 0.1, 1},                      \
-    {#section ".power", FORETILE_MEMBER(section.power), 5, 1, 16},                                         \
-    {#section ".launch", FORETILE_MEMBER(section.launch_seconds), 2e-6, 1e-8, 1e-4},                       \
-    {#section ".latency_clocks", FORETILE_MEMBER(section.latency_clocks), 1800, 100, 20000},               \
-    {#section ".step_clocks", FORETILE_MEMBER(section.step_clocks), 400, 1, 2000},                         \
-    {#section ".empty_line_bytes", FORETILE_MEMBER(section.empty_line_bytes), 300, 1, 10000},              \
-    {#section ".round_clocks", FORETILE_MEMBER(section.round_clocks), 100, 1, 5000},                       \
-    {#section ".round_shown", FORETILE_MEMBER(section.round_shown), 0.5, 0.01, 4},                         \
-    {#section ".exchange_clocks", FORETILE_MEMBER(section.exchange_clocks), 500, 1, 10000},                \
-    {#section ".exchange_clocks_per_kib", FORETILE_MEMBER(section.exchange_clocks_per_kib), 150, 1, 5000}, \
-    {#section ".wave", FORETILE_MEMBER(section.wave_seconds), 3e-6, 1e-8, 1e-4},                           \
-    {#section ".wave_shown", FORETILE_MEMBER(section.wave_shown), 0.5, 0.01, 4},                           \
-  }
-const std::vector<Constant> kDecode = FORETILE_DECODE(decode), kDecodeDependent = FORETILE_DECODE(decode_dependent);
+  {#section ".dram_efficiency", FORETILE_MEMBER(section.dram_efficiency), 0.9, 0.5, 0.96},                 \
+  {#section ".l2_efficiency", FORETILE_MEMBER(section.l2_efficiency), 0.8, 0.1, 1},                        \
+  {#section ".memory_power", FORETILE_MEMBER(section.memory_power), 8, 1, 16},                             \
+  {#section ".power", FORETILE_MEMBER(section.power), 4, 1, 16},                                           \
+  {#section ".launch", FORETILE_MEMBER(section.launch_seconds), 2e-6, 1e-8, 1e-4},                         \
+  {#section ".latency_clocks", FORETILE_MEMBER(section.latency_clocks), 1500, 100, 20000},                 \
+  {#section ".step_clocks", FORETILE_MEMBER(section.step_clocks), 400, 1, 2000},                           \
+  {#section ".empty_line_bytes", FORETILE_MEMBER(section.empty_line_bytes), 400, 1, 10000},                \
+  {#section ".empty_line_power", FORETILE_MEMBER(section.empty_line_power), 0.2, 0.01, 1},                 \
+  {#section ".missed_again", FORETILE_MEMBER(section.missed_again), 1, 0.01, 2},                           \
+  {#section ".round_clocks", FORETILE_MEMBER(section.round_clocks), 30, 1, 5000},                          \
+  {#section ".tile_clocks", FORETILE_MEMBER(section.tile_clocks), 500, 1, 5000},                           \
+  {#section ".exchange_clocks", FORETILE_MEMBER(section.exchange_clocks), 1000, 1, 10000},                 \
+  {#section ".exchange_clocks_per_kib", FORETILE_MEMBER(section.exchange_clocks_per_kib), 100, 1, 5000},   \
+  {#section ".wave", FORETILE_MEMBER(section.wave_seconds), 1.5e-6, 1e-8, 1e-4},                           \
+  {#section ".uneven_waves", FORETILE_MEMBER(section.uneven_waves_seconds), 3e-6, 1e-8, 1e-4},             \
+  {#section ".uneven_wave", FORETILE_MEMBER(section.uneven_wave_seconds), 7e-7, 1e-8, 1e-4}
+const std::vector<Constant> kDecode = {FORETILE_DECODE(decode)}, kDecodeDependent = {
+    FORETILE_DECODE(decode_dependent),
+    {"decode_dependent.crowding", FORETILE_MEMBER(decode_dependent.crowding), 0.5, 0.01, 2},
+    {"decode_dependent.paired", FORETILE_MEMBER(decode_dependent.paired), 1.2, 1, 2},
+    {"sm90.dependent_saves", FORETILE_MEMBER(sm90.dependent_saves), 1e-6, 1e-8, 1e-5},
+};
 #undef FORETILE_MEMBER
 
 // Three significant digits: what the machine file says, and what the search walks on.
@@ -318,11 +325,14 @@ int run(int argc, char** argv) {
                 {"ffma and gemv", [](const Time& t) { return t.configuration.family != Family::simt; }}}, check);
   if (what != "library") {
     const bool dependent = what == "decode_dependent";
-    return fit(dependent ? kDecodeDependent : kDecode, times_in_turn(results, {Family::decode}, dependent), ours,
-               {{"M <= 96, full tiles", [](const Time& t) { return kRowRanges[0].holds(t.problem) && t.problem.m % t.configuration.tile_m == 0; }},
-                {"M <= 96, tiles with rows to spare", [](const Time& t) { return kRowRanges[0].holds(t.problem) && t.problem.m % t.configuration.tile_m != 0; }},
-                {"M = 97 to 2047", [](const Time& t) { return kRowRanges[1].holds(t.problem); }},
-                {"M >= 2048", [](const Time& t) { return kRowRanges[2].holds(t.problem); }, 0.5}}, check);
+    const auto decode = [](int range, auto&& is) { return [=](const Time& t) { return t.configuration.family == Family::decode && kRowRanges[range].holds(t.problem) && is(t); }; };
+    const auto any = [](const Time&) { return true; };
+    return fit(dependent ? kDecodeDependent : kDecode, dependent ? times_in_turn(results, {Family::decode, Family::sm90}, true) : times_in_turn(results, {Family::decode}), ours,
+               {{"M <= 96, full tiles", decode(0, [](const Time& t) { return t.problem.m % t.configuration.tile_m == 0; })},
+                {"M <= 96, tiles with rows to spare", decode(0, [](const Time& t) { return t.problem.m % t.configuration.tile_m != 0; })},
+                {"M = 97 to 2047", decode(1, any)},
+                {"M >= 2048", decode(2, any), 0.5},
+                {"the sm90 kernels", [](const Time& t) { return t.configuration.family == Family::sm90; }, 0.5}}, check);
   }
   const char* folder = std::getenv("FORETILE_DATA");
   if (!folder || !*folder) throw std::runtime_error("FORETILE_DATA names no folder with library times");
