@@ -149,7 +149,7 @@ struct Checker {
     if (r.wrong++ == 0) {
       char text[240];
       const std::string where = p.batch > 1 ? "batch " + std::to_string(batch) + ", " : "";
-      std::snprintf(text, sizeof text, "D[%srow %lld, column %lld] is %.9g, should be %.9g (at least %.9g, at most %.9g)", where.c_str(), row, column, got, z.value, low, high);
+      std::snprintf(text, sizeof text, "D[%srow %lld, column %lld] is %.9g, should be %.9g (at least %.9g, at most %.9g)", where.c_str(), row, column, std::isnan(got) ? std::fabs(got) : got, z.value, low, high);
       r.first_wrong = text;
     }
   }
