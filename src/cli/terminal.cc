@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 
@@ -39,11 +40,12 @@ std::string three_digits(double v) {
   return fmt::format("{:.{}f}", v, decimals);
 }
 
-// Broken between words; a word longer than `limit` has a line of its own. At least one line.
+// Broken between words, but not between a number and what it counts; a word longer than `limit` has a line of its own. At least one line.
 std::vector<std::string> broken(std::string_view text, std::size_t limit) {
   std::vector<std::string> lines(1);
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
+    std::size_t end = std::min(text.find(' ', at), text.size());
+    if (end > at && end < text.size() && std::isdigit(static_cast<unsigned char>(text[end - 1]))) end = std::min(text.find(' ', end + 1), text.size());
     const std::string_view word = text.substr(at, end - at);
     if (!lines.back().empty() && lines.back().size() + 1 + word.size() > limit) lines.emplace_back();
     if (!lines.back().empty()) lines.back() += ' ';

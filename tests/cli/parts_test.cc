@@ -116,6 +116,7 @@ TEST(Text, LabelledLinesHangUnderTheirText) {
   setenv("COLUMNS", "24", 1);
   EXPECT_EQ(labelled("result", "all elements right"), "result    all elements\n          right\n");
   EXPECT_EQ(labelled("", "x", Style::plain, 2), "  x\n");
+  EXPECT_EQ(labelled("trace", "8 boxes of 65 kB"), "trace     8 boxes of\n          65 kB\n");
   unsetenv("COLUMNS");
 }
 
