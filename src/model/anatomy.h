@@ -28,6 +28,7 @@ struct Anatomy {
   // One step along K of all the blocks of one SM, in SM clocks, by resource.
   double step_math = 0, step_shared = 0, step_l2 = 0, step_issue = 0, step_latency = 0;
   double step = 0;         // together: see norm()
+  double wavefronts = 1;   // of step_shared, what counters call wavefronts; the rest is L1's work on addresses (simt)
   // One tile's epilogue, in SM clocks, by resource, and how much of it shows.
   double epilogue_issue = 0, epilogue_shared = 0, epilogue_store = 0, epilogue_fixed = 0;
   double epilogue = 0, epilogue_exposed = 0;
@@ -76,6 +77,12 @@ Energy energy_of(const Machine& machine, const Operation& o, const Problem& p, c
 double epilogue_instructions(const Operation& o);
 // Energy of a FLOP of this type on tensor cores over that of one in 16 bits.
 double flop_energy_ratio(const Machine& machine, DType type);
+
+// The simt family: see simt_clocks() in forecast.cc.
+constexpr double kDramFetch = 64;      // bytes that come from DRAM together
+double simt_new_lines(const Operation& o, const Configuration& c);
+double simt_latency(const Machine& machine, const Operation& o, const Configuration& c);
+double simt_waits(const Operation& o, const Configuration& c);
 
 // ffma_clocks.cc
 constexpr double kFp32LatencyLoad = 1.6;  // of unloaded: fitted to 64x64 tiles on an H200, which have nothing to hide it under

@@ -116,6 +116,27 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
 }
 
 // ---- simt ---------------------------------------------------------------------------------------------------
+}  // namespace
+
+// Of a load: what a step takes of a row is found in L2 where the step before brought the rest of its 64 bytes from DRAM.
+double simt_new_lines(const Operation& o, const Configuration& c) {
+  if (o.transpose_a || o.transpose_b) return 1;
+  return std::min(1.0, double(c.tile_k) * std::min(size_of(o.a), size_of(o.b)) / kDramFetch);
+}
+double simt_latency(const Machine& machine, const Operation& o, const Configuration& c) {
+  const double share = simt_new_lines(o, c);
+  return share * machine.dram_latency + (1 - share) * machine.l2_latency;
+}
+
+// A 16-bit value is converted where it is loaded, so that its wait comes before the multiply. Of up to eight loads of a thread all fly
+// together; of more only the first four, as compiled, and each of the others is waited for.
+double simt_waits(const Operation& o, const Configuration& c) {
+  const i64 threads = simt::threads(c), loads = ceil_div(i64(c.tile_m) * c.tile_k, threads) + ceil_div(i64(c.tile_n) * c.tile_k, threads);
+  return (size_of(o.a) < 4 || size_of(o.b) < 4) && loads > 8 ? double(loads - 4) : 0;
+}
+
+namespace {
+
 void simt_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x) {
   const auto& k = machine.simt;
   const double threads = simt::threads(c), warps = threads / 32, blocks = x.blocks_on_sm;
@@ -124,6 +145,7 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
   const double fetches = double(ceil_div(c.tile_m * c.tile_k, i64(threads)) + ceil_div(c.tile_n * c.tile_k, i64(threads)));  // a thread
 
   // Clocks of one block's step on each unit of its SM.
+  const bool converts = size_of(o.a) < 4 || size_of(o.b) < 4;
   const double math = 2 * multiply_adds / machine.fp32_rate / k.efficiency;
   const double wide_loads = double(c.tile_k) * (c.thread_m + c.thread_n) / 4;  // 16-byte shared loads a thread
   const double load_clocks = wide_loads * warps * 4 * 32 / machine.lsu_lanes;
@@ -131,22 +153,19 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
       (simt_deposit_wavefronts(c, o.transpose_a, c.tile_m, simt::a_pitch(c)) * double(ceil_div(c.tile_m * c.tile_k, i64(threads))) +
        simt_deposit_wavefronts(c, o.transpose_b, c.tile_n, simt::b_pitch(c)) * double(ceil_div(c.tile_n * c.tile_k, i64(threads)))) *
       warps * 32 / machine.lsu_lanes;
-  const double shared = (load_clocks + deposit_clocks + fetches * warps * 32 / machine.lsu_lanes) / k.efficiency;
+  const double fetch_clocks = fetches * warps * 32 / machine.lsu_lanes, shared = load_clocks + deposit_clocks + fetch_clocks * k.load_wavefronts;
+  x.wavefronts = (load_clocks + deposit_clocks + fetch_clocks) / shared;
   const double instructions = double(c.thread_m) * c.thread_n * c.tile_k + wide_loads + fetches * (k.load_instructions + 2);
-  const double issue = instructions * warps / machine.schedulers / k.efficiency;
+  const double issue = instructions * warps / machine.schedulers / k.issue_efficiency;
   const double rows = std::min<double>(c.tile_m, double(p.m)), columns = std::min<double>(c.tile_n, double(p.n));
   const double bytes = (rows * size_of(o.a) + columns * size_of(o.b)) * c.tile_k;
   const double l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
 
   x.step_math = blocks * math, x.step_shared = blocks * shared, x.step_issue = blocks * issue, x.step_l2 = blocks * l2;
-  // A block alone: the loads of the next step fly under its multiply, or the multiply waits for them: for the slowest of
-  // them, and while blocks walk K together that one comes from DRAM, however many of its neighbours find it in L2.
-  const double latency = machine.dram_latency;
-  // A 16-bit value is converted where it is loaded, so that its wait comes before the multiply (measured: a block of 128x128x8 on
-  // an H200 takes 2,260 clocks a step in fp32 and 3,460 in bf16).
-  const double busy = std::max({math, shared, issue}), wait = latency * machine.latency_load;
-  const bool converts = size_of(o.a) < 4 || size_of(o.b) < 4;
-  x.step_latency = k.step_clocks + (converts ? wait + busy : std::max(wait, busy)) + deposit_clocks + machine.shared_latency;
+  // A block alone: a thread's loads, one after the other; then those of the next step fly under its multiply, or the multiply waits
+  // for them.
+  const double busy = std::max({math, shared, issue}), latency = simt_latency(machine, o, c), wait = latency * machine.latency_load;
+  x.step_latency = k.step_clocks + fetches * k.load_instructions + (converts ? wait + busy : std::max(wait, busy)) + simt_waits(o, c) * latency + deposit_clocks + machine.shared_latency;
   x.step = norm(x.step_math, x.step_shared, x.step_issue, x.step_l2, x.step_latency);
 
   const double values = double(c.thread_m) * c.thread_n;
@@ -157,7 +176,7 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
   x.epilogue_fixed = o.has_c || o.has_residual ? machine.dram_latency : 0;
   x.epilogue = norm(x.epilogue_issue, x.epilogue_store) + x.epilogue_fixed;
   x.epilogue_exposed = x.epilogue;
-  x.tile_clocks = latency;  // the first step's loads have nothing to hide under
+  x.tile_clocks = machine.dram_latency;  // the first step's loads have nothing to hide under
   x.core_clocks = double(x.rounds) * (double(x.steps) * x.step + x.tile_clocks + x.epilogue);
   x.fill = k.fill_clocks + machine.dram_latency;
   x.flops_executed = double(x.tiles) * double(x.steps) * 2 * multiply_adds;

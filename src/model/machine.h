@@ -93,9 +93,11 @@ struct Machine {
     double paired = 0;              // of a step, where two blocks fit on an SM and there are no more blocks than SMs: some stand two on one
   } decode, decode_dependent;
   struct Simt {
-    double efficiency = 0;    // of FFMA and shared-memory rates, a steady loop
-    double step_clocks = 0;   // a step along K: two block-wide barriers
+    double efficiency = 0;        // of FFMA and shared-memory rates, a steady loop
+    double issue_efficiency = 0;  // of what schedulers can issue, blocks whose warps meet at a barrier twice a step
+    double step_clocks = 0;       // a step along K: two block-wide barriers
     double load_instructions = 0;  // a global load: addresses, bounds, conversion
+    double load_wavefronts = 0;    // what a warp's scalar load from global memory takes of L1
     double fill_clocks = 0;
   } simt;
   // The vendor's library, as the best of the kernels it could plausibly run (library.h).

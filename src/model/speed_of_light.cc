@@ -28,16 +28,16 @@ SpeedOfLight speed_of_light(const Machine& machine, const Operation& o, const Co
   const double seconds = list.seconds_ = std::max(f.seconds - x.launch_seconds, dram), clocks = seconds * x.clock;
   list.add(Bound::dram, 100 * t.dram_bytes() / (machine.dram_bandwidth * seconds));
   list.add(Bound::l2, 100 * l2_lookups(machine, c, p, x.grid, x.concurrent, t).sectors * kSectorBytes / (machine.l2_bytes_per_clock * machine.boost_mhz * 1e6 * seconds));  // at its own clock
-  // SMs without a tile do nothing. Parts of a forecast of simt are what units take at the efficiency of its loop.
-  const double busy = 100 * double(x.tiles) / double(x.rounds * x.concurrent) * x.busy_sms / machine.sms * (c.family == Family::simt ? machine.simt.efficiency : 1);
-  list.add(Bound::shared_memory, busy * f.shared_memory / seconds);
+  // SMs without a tile do nothing. Issue in a forecast of simt is what it takes at the efficiency of its loop.
+  const double busy = 100 * double(x.tiles) / double(x.rounds * x.concurrent) * x.busy_sms / machine.sms;
+  list.add(Bound::shared_memory, busy * f.shared_memory / seconds * x.wavefronts);
   if (needs_hopper(c.family)) {
     // What tensor cores sustain: long products lower the clock within their bursts.
     const double rate = machine.tensor_rate(o.a) * (c.family == Family::sm90 ? machine.sm90.mma_efficiency : 1);
     list.add(Bound::tensor_cores, 100 * x.flops_executed / (rate * machine.sms * clocks));
   } else {
     list.add(Bound::fp32_cores, 100 * x.flops_executed / (machine.fp32_rate * machine.sms * clocks));
-    list.add(Bound::issue, busy * f.issue / seconds);
+    list.add(Bound::issue, busy * f.issue / seconds * (c.family == Family::simt ? machine.simt.issue_efficiency : 1));
   }
   return list;
 }

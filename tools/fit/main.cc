@@ -2,7 +2,7 @@
 //
 //   foretile_fit sm90              [sm90] and what goes with it, to our kernels' times in bench/results
 //   foretile_fit decode            [decode], decode_dependent: [decode_dependent] and sm90.dependent_saves; the times there
-//   foretile_fit fp32              [simt], which the ffma and gemv families share, to the recordings of the whole catalogue
+//   foretile_fit simt              [simt], but what the ffma and gemv families share, to the portable kernel's times there
 //   foretile_fit library           [library], to public times of the vendor's library in the folder FORETILE_DATA
 //   ... --check                    exit 1 where machines/h200.toml says something else
 //   foretile_fit catalogue         fits nothing: the machine file's errors by regime on the recorded times of the whole catalogue, and
@@ -57,11 +57,9 @@ const std::vector<Constant> kSm90 = {
     {"sm90.fill_clocks", FORETILE_MEMBER(sm90.fill_clocks), 1500, 1, 20000},
     {"sm90.mma_efficiency", FORETILE_MEMBER(sm90.mma_efficiency), 0.9, 0.5, 1},
 };
-const std::vector<Constant> kFp32 = {
-    {"simt.efficiency", FORETILE_MEMBER(simt.efficiency), 0.9, 0.3, 1},
-    {"simt.step_clocks", FORETILE_MEMBER(simt.step_clocks), 50, 1, 2000},
-    {"simt.load_instructions", FORETILE_MEMBER(simt.load_instructions), 10, 1, 200},
-    {"simt.fill_clocks", FORETILE_MEMBER(simt.fill_clocks), 1000, 1, 20000},
+const std::vector<Constant> kSimt = {
+    {"simt.issue_efficiency", FORETILE_MEMBER(simt.issue_efficiency), 0.6, 0.3, 1},
+    {"simt.load_wavefronts", FORETILE_MEMBER(simt.load_wavefronts), 4, 1, 50},
 };
 const std::vector<Constant> kLibrary = {
     {"library.launch", FORETILE_MEMBER(library.launch_seconds), 2e-6, 1e-8, 1e-4},
@@ -290,8 +288,8 @@ int run(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "catalogue" && argc == 2) return report_catalogue();
   const bool check = argc > 2 && std::string(argv[2]) == "--check";
-  if ((what != "sm90" && what != "decode" && what != "decode_dependent" && what != "fp32" && what != "library") || argc > 3 || (argc == 3 && !check)) {
-    fmt::print(stderr, "usage: foretile_fit sm90|decode|decode_dependent|fp32|library [--check], or foretile_fit catalogue\n");
+  if ((what != "sm90" && what != "decode" && what != "decode_dependent" && what != "simt" && what != "library") || argc > 3 || (argc == 3 && !check)) {
+    fmt::print(stderr, "usage: foretile_fit sm90|decode|decode_dependent|simt|library [--check], or foretile_fit catalogue\n");
     return 2;
   }
   const std::string results = FORETILE_SOURCE_DIR "/bench/results";
@@ -318,11 +316,9 @@ int run(int argc, char** argv) {
                 {"bursts, M >= 2048", in_turn(2)},
                 {"the clocks of bursts", [](const Time& t) { return t.clock; }}}, check);
   }
-  if (what == "fp32")
-    return fit(kFp32, times_in_turn(results, {Family::simt, Family::ffma, Family::gemv}), ours,
-               {{"simt, 16-bit", [](const Time& t) { return t.configuration.family == Family::simt && size_of(t.operation.a) == 2; }},
-                {"simt, fp32", [](const Time& t) { return t.configuration.family == Family::simt && size_of(t.operation.a) == 4; }},
-                {"ffma and gemv", [](const Time& t) { return t.configuration.family != Family::simt; }}}, check);
+  if (what == "simt")
+    return fit(kSimt, times_in_turn(results, {Family::simt}), ours,
+               {{"16-bit", [](const Time& t) { return size_of(t.operation.a) == 2; }}, {"fp32", [](const Time& t) { return size_of(t.operation.a) == 4; }}}, check);
   if (what != "library") {
     const bool dependent = what == "decode_dependent";
     const auto decode = [](int range, auto&& is) { return [=](const Time& t) { return t.configuration.family == Family::decode && kRowRanges[range].holds(t.problem) && is(t); }; };
