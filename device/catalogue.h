@@ -65,6 +65,7 @@ inline constexpr Configuration kConfigurations[] = {
     decode(8, 64, 128, 6, 2),
     decode(8, 64, 128, 6, 4),
     decode(8, 64, 128, 6, 8),
+    decode(8, 64, 128, 4, 2),     // K = 1,024: all of a slice at once, three blocks an SM
     decode(16, 64, 128, 10),
     decode(16, 64, 128, 10, 2),
     decode(16, 64, 128, 5),
@@ -77,6 +78,7 @@ inline constexpr Configuration kConfigurations[] = {
     decode(32, 64, 128, 4),
     decode(32, 64, 128, 4, 2),
     decode(32, 64, 128, 4, 4),
+    decode(32, 64, 128, 4, 8),
     decode(64, 64, 128, 6),
     decode(64, 64, 128, 6, 2),
     decode(64, 64, 128, 6, 4),

@@ -53,8 +53,10 @@ struct Operation {
   friend constexpr bool operator==(const Operation&, const Operation&) = default;
 };
 
+// An epilogue that reads matrices or vectors beside the accumulators.
+constexpr bool has_operands(const Operation& o) { return o.has_c || o.has_bias || o.has_residual; }
 // An epilogue that only scales and rounds.
-constexpr bool is_plain(const Operation& o) { return !o.has_c && !o.has_bias && !o.has_residual && o.activation == Activation::none && o.gating == Gating::none; }
+constexpr bool is_plain(const Operation& o) { return !has_operands(o) && o.activation == Activation::none && o.gating == Gating::none; }
 
 // Columns of D and residual for N columns of the product.
 constexpr i64 output_columns(const Operation& o, i64 n) { return o.gating == Gating::none ? n : n / 2; }

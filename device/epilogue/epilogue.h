@@ -6,6 +6,13 @@
 
 namespace foretile {
 
+// x * sigmoid(t). Without a branch, as a quotient would bring: values of an epilogue then do not wait for each other (a
+// gated product of 64 rows by 28,672 columns took a fifth longer). Minus infinity gives -0.
+FORETILE_DEVICE float times_sigmoid(float x, float t) {
+  constexpr float kLowest = -3.4028235e38f;
+  return maximum(x, kLowest) * reciprocal(1.0f + exponential(-t));  // a NaN comes through the other factor
+}
+
 template <Activation F> FORETILE_DEVICE float activate(float x) {
   if constexpr (F == Activation::relu) {
     return x < 0 ? 0 : x;  // keeps NaN, which a maximum would hide
@@ -13,9 +20,9 @@ template <Activation F> FORETILE_DEVICE float activate(float x) {
     return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f));  // x * Phi(x)
   } else if constexpr (F == Activation::gelu_tanh) {
     const float cube = 0.044715f * x * x * x;  // Hendrycks and Gimpel, arXiv 1606.08415
-    return 0.5f * x * (1.0f + hyperbolic_tangent(0.79788456080286536f * (x + cube)));
+    return times_sigmoid(x, 1.59576912160573071f * (x + cube));  // 0.5 (1 + tanh u) = sigmoid(2u)
   } else if constexpr (F == Activation::silu) {
-    return x / (1.0f + exponential(-x));
+    return times_sigmoid(x, x);
   } else {
     return x;
   }

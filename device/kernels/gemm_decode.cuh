@@ -9,8 +9,8 @@
 //   multiply  the weights stand on wgmma's 64-row side, the tokens on its N side: the accumulators hold D transposed.
 //   exchange  where K is split: each block owns a share of the tile's columns. Consumers send the other shares to their
 //             owners, straight out of registers; the owner adds the partial sums, in registers, in the order of the ranks.
-//   finish    the sums go through shared memory and leave in rows of D: a plain tile in D's type, others as fp32, to
-//             which the epilogue's operands come there.
+//   finish    the sums go through shared memory and leave in rows of D: in D's type where they are final in registers,
+//             others as fp32, to which the epilogue's operands come there.
 //
 // Barriers (arrive counts in gemm_decode_facts.h).
 //   full[s]   1 arrival: the producer, expecting the stage's bytes. Waited for by every consumer thread.
@@ -39,7 +39,7 @@ template <Operation O, Configuration C> struct GemmDecode {
   static constexpr int kSlabs = decode::slabs(O, C);
   static constexpr u32 kConsumers = decode::consumer_threads(C);
   static constexpr int kShareOfHalf = decode::share_of_half(O, C), kPitch = decode::share_pitch(O, C);
-  static constexpr bool kPacks = decode::packs(O);
+  static constexpr bool kPacks = decode::packs(O, C), kPairs = decode::pairs_in_registers(O, C);
   using Cursor = RingCursor<C.stages>;
 
   const GemmDecodeArguments& args;
@@ -175,13 +175,10 @@ template <Operation O, Configuration C> struct GemmDecode {
       multiply(acc, ring, warpgroup);
       if (!first) named_barrier_sync(decode::kConsumersBarrier, kConsumers);  // the values of the tile before have been read
       if constexpr (C.split_k > 1) send(acc, warpgroup);
-      FORETILE_UNROLL
-      for (int band = 0; band < kBands; ++band) {
-        if constexpr (kPacks) {
-          pack(acc[band], band, t, warpgroup);
-        } else {
-          stage(acc[band], band, warpgroup);
-        }
+      if constexpr (kPacks) {
+        pack(acc, t, warpgroup);
+      } else {
+        stage(acc, warpgroup);
       }
       named_barrier_sync(decode::kConsumersBarrier, kConsumers);
       if (first) grid_dependency_wait();
@@ -214,7 +211,7 @@ template <Operation O, Configuration C> struct GemmDecode {
     u32 previous = 0;
     for (i32 step = begin; step < end; ++step) {
       mbarrier_wait(full(ring.stage), ring.parity);
-      const u32 weights = weights_stage(ring.stage).value + warpgroup * (kBands * decode::kMmaRows * decode::kTileRowBytes);
+      const u32 weights = weights_stage(ring.stage).value;
       const u32 tokens = tokens_stage(ring.stage).value;
       wgmma_fence();
       FORETILE_UNROLL
@@ -222,7 +219,7 @@ template <Operation O, Configuration C> struct GemmDecode {
         const u64 b = k_major_descriptor(tokens + part / 4 * decode::token_slab_bytes(C) + part % 4 * 32);
         FORETILE_UNROLL
         for (int band = 0; band < kBands; ++band) {
-          const u32 a = weights + part / 4 * decode::weight_slab_bytes(C) + part % 4 * 32 + band * (decode::kMmaRows * decode::kTileRowBytes);
+          const u32 a = weights + part / 4 * decode::weight_slab_bytes(C) + part % 4 * 32 + u32(decode::band_row(C, int(warpgroup), band)) * decode::kTileRowBytes;
           wgmma<O.a, C.tile_m>(acc[band], k_major_descriptor(a), b, step > begin || part > 0);
         }
       }
@@ -254,7 +251,7 @@ template <Operation O, Configuration C> struct GemmDecode {
     u32 place;  // of the first, among the columns of that share
   };
   static FORETILE_DEVICE Owned run_of(u32 warpgroup, int band, int upper) {
-    const u32 row = (warpgroup * kBands + u32(band)) * decode::kMmaRows + u32(wgmma_accumulator(int(thread_index() % decode::kWarpgroup / 32 * 32), 2 * upper).row);
+    const u32 row = u32(decode::band_row(C, int(warpgroup), band)) + u32(wgmma_accumulator(int(thread_index() % decode::kWarpgroup / 32 * 32), 2 * upper).row);
     const decode::Run run = decode::run_at(O, C, int(row));
     return {u32(run.place / kShareOfHalf), u32(run.half * kShareOfHalf + run.place % kShareOfHalf)};
   }
@@ -316,55 +313,75 @@ template <Operation O, Configuration C> struct GemmDecode {
     }
   }
 
-  // ---- a plain tile: straight to the type of D ------------------------------------------------------------------
-  // `column` counts from packed_first_column of this block's share.
-  FORETILE_DEVICE SmemAddress packed(u32 token, u32 column) const {
-    return shared + u32(decode::staged_offset(O, C)) + token * decode::packed_pitch(O, C) + column * 2;
-  }
-  FORETILE_DEVICE u32 packed_first_column() const { return u32(decode::packed_first_column(O, C, int(slice))); }
-
-  // A warp's values of a band are matrices of eight tokens by eight columns, the lower and the upper columns by turns.
-  FORETILE_DEVICE void pack(const float (&acc)[kAccumulators], int band, const Tile& t, u32 warpgroup) {
-    // Where only one half of a warp's columns is this block's share the other lands beside it and is never read.
-    if (C.split_k > 1 && run_of(warpgroup, band, 0).owner != slice && run_of(warpgroup, band, 1).owner != slice) return;
-    float values[kAccumulators] = {};  // beside the accumulators: the compiler would order writes to them before the next wgmma
+  // Hands the pieces of a band that are this block's to finish to take(upper, run, piece).
+  template <class Take> FORETILE_DEVICE void each_piece(u32 warpgroup, int band, const Take& take) const {
     FORETILE_UNROLL
     for (int upper = 0; upper < 2; ++upper) {
       const Owned run = run_of(warpgroup, band, upper);
       if (C.split_k > 1 && run.owner != slice) continue;
       FORETILE_UNROLL
-      for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) {
-        float total[kPieceFloats] = {};
-        sum(acc, upper, run, piece, total);
-        FORETILE_UNROLL
-        for (int i = 0; i < kPieceFloats; ++i) values[in_band(upper, piece * kPieceFloats + i)] = total[i];
-      }
+      for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) take(upper, run, piece);
     }
-    constexpr int kMatrices = C.tile_m / 8 * 2;
+  }
+
+  // ---- values that are final in registers: straight to the type of D --------------------------------------------
+  // `output` counts from the first one that is packed.
+  FORETILE_DEVICE SmemAddress packed(u32 token, u32 output) const {
+    return shared + u32(decode::staged_offset(O, C)) + decode::packed_offset(O, C, token, output);
+  }
+  FORETILE_DEVICE u32 packed_first_output() const { return u32(decode::packed_first_output(O, C, int(slice))); }
+
+  FORETILE_DEVICE void pack(const float (&acc)[kBands][kAccumulators], const Tile& t, u32 warpgroup) {
+    constexpr int kUp = kBands / 2;  // bands from a gate to its up column
     const Epilogue<O> epilogue(args.epilogue, t.at.batch);
+    FORETILE_UNROLL
+    for (int band = 0; band < (kPairs ? kUp : kBands); ++band) {
+      float values[kAccumulators] = {};  // beside the accumulators: the compiler would order writes to them before the next wgmma
+      bool any = C.split_k == 1;
+      each_piece(warpgroup, band, [&](int upper, const Owned& run, int piece) {
+        any = true;
+        float total[kPieceFloats] = {}, up[kPieceFloats] = {};
+        sum(acc[band], upper, run, piece, total);
+        if constexpr (kPairs) sum(acc[band + kUp], upper, {run.owner, run.place + kShareOfHalf}, piece, up);
+        FORETILE_UNROLL
+        for (int i = 0; i < kPieceFloats; ++i) {
+          float& value = values[in_band(upper, piece * kPieceFloats + i)];
+          if constexpr (kPairs) value = epilogue.gated(total[i], up[i], 0, 0, args.n);
+          else value = epilogue(total[i], 0, 0);
+        }
+      });
+      // Where only one half of a warp's columns is this block's share the other lands beside it and is never read.
+      if (any) store_packed_band(values, u32(decode::band_row(C, int(warpgroup), band)));
+    }
+  }
+
+  // A warp's values of a band are matrices of eight tokens by eight columns, the lower and the upper columns by turns.
+  FORETILE_DEVICE void store_packed_band(const float (&values)[kAccumulators], u32 band_row) const {
+    constexpr int kMatrices = C.tile_m / 8 * 2;
     const u32 matrix = lane_index() / 8, token = matrix / 2 * 8 + lane_index() % 8;
-    const u32 warp = (warpgroup * kBands + u32(band)) * 4 + thread_index() % decode::kWarpgroup / 32;
-    const u32 column = warp * 16 - packed_first_column() + matrix % 2 * 8;
-    const auto fragment = [&](int i) { return pack_pair<Storage<O.d>>(epilogue(values[2 * i], 0, 0), epilogue(values[2 * i + 1], 0, 0)); };  // two tokens of a column
+    const u32 output = band_row + thread_index() % decode::kWarpgroup / 32 * 16 + matrix % 2 * 8 - packed_first_output();
+    const auto fragment = [&](int i) { return pack_pair<Storage<O.d>>(values[2 * i], values[2 * i + 1]); };  // two tokens of a column
     FORETILE_UNROLL
     for (int i = 0; i + 4 <= kMatrices; i += 4)
-      store_matrix_x4_transposed(packed(u32(i) / 2 * 8 + token, column), {fragment(i), fragment(i + 1), fragment(i + 2), fragment(i + 3)});
+      store_matrix_x4_transposed(packed(u32(i) / 2 * 8 + token, output), {fragment(i), fragment(i + 1), fragment(i + 2), fragment(i + 3)});
     if constexpr (kMatrices % 4)
-      store_matrix_x2_transposed(packed(u32(kMatrices) / 2 * 8 - 8 + token % 8, column), {fragment(kMatrices - 2), fragment(kMatrices - 1)});
+      store_matrix_x2_transposed(packed(u32(kMatrices) / 2 * 8 - 8 + token % 8, output), {fragment(kMatrices - 2), fragment(kMatrices - 1)});
   }
+
   // A thread writes eight neighbours of D in every kTokensAtOnce-th row of the tile.
   FORETILE_DEVICE void store_packed(const Tile& t) {
     using D = Storage<O.d>;
-    constexpr u32 kShare = u32(decode::share_columns(O, C)), kPieces = kShare / 8;
+    constexpr u32 kShare = u32(decode::share_outputs(O, C)), kPieces = kShare / 8;
     constexpr i32 kTokensAtOnce = kConsumers / kPieces, kRounds = (C.tile_m + kTokensAtOnce - 1) / kTokensAtOnce;
     constexpr i32 kBatch = kRounds < 4 ? kRounds : 4;
-    const u32 in_tile = slice * kShare + thread_index() % kPieces * 8, place = in_tile - packed_first_column();
-    const i32 column = t.at.n * args.tile_columns + i32(in_tile);
-    if (i32(in_tile) >= args.tile_columns || column >= args.n) return;
+    const i32 outputs = i32(output_columns(O, args.n)), outputs_of_tile = i32(output_columns(O, args.tile_columns));
+    const u32 in_tile = slice * kShare + thread_index() % kPieces * 8, place = in_tile - packed_first_output();
+    const i32 column = t.at.n * outputs_of_tile + i32(in_tile);
+    if (i32(in_tile) >= outputs_of_tile || column >= outputs) return;
     const MatrixArgument& d = args.epilogue.d;
     D* const to = static_cast<D*>(d.data) + Epilogue<O>::offset(d, t.at.batch, t.first_row, column);
     for (i32 first = i32(thread_index() / kPieces); first < t.tokens; first += kBatch * kTokensAtOnce) {
-      if (O.output == Alignment::tma && column + 8 <= args.n) {
+      if (O.output == Alignment::tma && column + 8 <= outputs) {
         u32x4 piece[kBatch];
         FORETILE_UNROLL
         for (i32 i = 0; i < kBatch; ++i)
@@ -374,29 +391,26 @@ template <Operation O, Configuration C> struct GemmDecode {
           if (first + i * kTokensAtOnce < t.tokens) store_global(reinterpret_cast<u32x4*>(to + (first + i * kTokensAtOnce) * d.ld), piece[i]);
       } else {
         for (i32 token = first; token < t.tokens && token < first + kBatch * kTokensAtOnce; token += kTokensAtOnce)
-          for (i32 j = 0; j < 8 && column + j < args.n; ++j) store_global(to + token * d.ld + j, load_shared<D>(packed(u32(token), place + u32(j))));
+          for (i32 j = 0; j < 8 && column + j < outputs; ++j) store_global(to + token * d.ld + j, load_shared<D>(packed(u32(token), place + u32(j))));
       }
     }
   }
 
-  // ---- epilogues with operands, and D in fp32 -------------------------------------------------------------------
+  // ---- epilogues with operands, D in fp32, pairs apart -------------------------------------------------------------------
   FORETILE_DEVICE SmemAddress staged(u32 token, u32 place) const { return shared + u32(decode::staged_offset(O, C)) + (token * kPitch + place) * 4; }
 
-  FORETILE_DEVICE void stage(const float (&acc)[kAccumulators], int band, u32 warpgroup) {
+  FORETILE_DEVICE void stage(const float (&acc)[kBands][kAccumulators], u32 warpgroup) {
     FORETILE_UNROLL
-    for (int upper = 0; upper < 2; ++upper) {
-      const Owned run = run_of(warpgroup, band, upper);
-      if (C.split_k > 1 && run.owner != slice) continue;
-      FORETILE_UNROLL
-      for (int piece = 0; piece < kRunFloats / kPieceFloats; ++piece) {
+    for (int band = 0; band < kBands; ++band) {
+      each_piece(warpgroup, band, [&](int upper, const Owned& run, int piece) {
         float total[kPieceFloats] = {};
-        sum(acc, upper, run, piece, total);
+        sum(acc[band], upper, run, piece, total);
         FORETILE_UNROLL
         for (int i = 0; i < kPieceFloats; ++i) {
           const Element at = wgmma_accumulator(int(thread_index() % decode::kWarpgroup), in_band(upper, piece * kPieceFloats + i));
           store_shared(staged(u32(at.column), run.place + lane_index() / 4), total[i]);
         }
-      }
+      });
     }
   }
 

@@ -31,11 +31,16 @@ constexpr int weights_offset(const Configuration&) { return 0; }
 constexpr int tokens_offset(const Configuration& c) { return c.stages * weight_stage_bytes(c); }
 constexpr int ring_bytes(const Configuration& c) { return c.stages * stage_bytes(c); }
 
-// Where gate and up columns lie in halves of B's rows, a tile has some of both, one half behind the other. (Runs of eight by
-// turns, so that the two of a pair meet in the registers of one thread, take boxes of eight rows: 10 to 30 % slower.)
-constexpr int kRunColumns = 8;
+// The bands of a tile go to its warpgroups by turns.
+constexpr int band_row(const Configuration& c, int warpgroup, int band) { return (band * consumer_warpgroups(c) + warpgroup) * kMmaRows; }
+
+// Where gate and up columns lie in halves of B's rows, a tile has some of both, one half behind the other: with two bands a
+// warpgroup the two of a pair meet in the registers of one thread. (Runs of eight by turns would meet in any tile, but take
+// boxes of eight rows: 10 to 30 % slower.)
+constexpr int kRunColumns = 8;  // what a warp holds in the lower or upper rows of a band
 constexpr int tile_halves(const Operation& o) { return o.gating == Gating::halves ? 2 : 1; }
 constexpr int half_columns(const Operation& o, const Configuration& c) { return c.tile_n / tile_halves(o); }
+constexpr bool pairs_in_registers(const Operation& o, const Configuration& c) { return o.gating == Gating::halves && bands_per_warpgroup(c) == 2; }
 struct Run {
   int half;   // 0, or 1: up columns
   int place;  // of its first column in its half of the tile
@@ -50,8 +55,8 @@ constexpr int share_of_half(const Operation& o, const Configuration& c) { return
 constexpr int share_columns(const Operation& o, const Configuration& c) { return share_of_half(o, c) * tile_halves(o); }
 constexpr int share_outputs(const Operation& o, const Configuration& c) { return share_columns(o, c) / (o.gating == Gating::none ? 1 : 2); }
 
-// Partial sums travel as they stand in registers: eight columns of a warp's accumulators, tile_m values each, are a run,
-// sent in pieces of so many floats a lane that lie side by side.
+// Partial sums travel as they stand in registers: kRunColumns columns of tile_m values each are a run, sent in pieces of so
+// many floats a lane that lie side by side.
 constexpr int runs_of_share(const Operation& o, const Configuration& c) { return share_columns(o, c) / kRunColumns; }
 constexpr int run_floats(const Configuration& c) { return c.tile_m * kRunColumns / 32; }  // a lane
 constexpr int piece_floats(const Configuration& c) { return run_floats(c) % 4 ? 2 : 4; }
@@ -59,20 +64,26 @@ constexpr int run_bytes(const Configuration& c) { return c.tile_m * kRunColumns 
 constexpr int share_bytes(const Operation& o, const Configuration& c) { return runs_of_share(o, c) * run_bytes(c); }  // from one peer
 constexpr int exchange_bytes(const Operation& o, const Configuration& c) { return (c.split_k - 1) * share_bytes(o, c); }
 
-// The finished share goes through shared memory, so that rows of D are written in long pieces: a tile that nothing
-// but scaling and rounding stands before in the type of D, others as floats; one row a token.
-constexpr bool packs(const Operation& o) { return is_plain(o) && size_of(o.d) == 2; }
-// A warp writes 16 of the tile's columns; its share may begin in the middle of them.
-constexpr int packed_first_column(const Operation& o, const Configuration& c, int slice) { return slice * share_columns(o, c) / 16 * 16; }
-// 16 bytes more than the columns take: eight tokens' pieces of 16 bytes lie in different banks.
-constexpr int packed_pitch(const Operation& o, const Configuration& c) { return int(ceil_div(share_columns(o, c), 16)) * 16 * 2 + 16; }
+// The finished share goes through shared memory, so that rows of D are written in long pieces: in the type of D, where the
+// values are final in registers, others as floats; one row a token.
+constexpr bool packs(const Operation& o, const Configuration& c) {
+  return !has_operands(o) && size_of(o.d) == 2 && (o.gating == Gating::none || pairs_in_registers(o, c));
+}
+// A warp writes 16 of the tile's outputs; its share may begin in the middle of them.
+constexpr int packed_first_output(const Operation& o, const Configuration& c, int slice) { return slice * share_outputs(o, c) / 16 * 16; }
+constexpr int packed_row_bytes(const Operation& o, const Configuration& c) { return int(ceil_div(share_outputs(o, c), 16)) * 16 * 2; }
+// Pieces of 16 bytes change places within a row, so that those of eight tokens lie in different banks.
+constexpr u32 packed_offset(const Operation& o, const Configuration& c, u32 token, u32 output) {
+  const u32 row = u32(packed_row_bytes(o, c)), rows_of_line = row < 128 ? 128 / row : 1, pieces = row < 128 ? row / 16 : 8;
+  return token * row + (output * 2 ^ token / rows_of_line % pieces * 16);
+}
 // Eight neighbouring columns of four pairs of tokens are written at once (a wgmma fragment): a pitch of 4 modulo 16 puts
 // them into 32 different banks, and keeps rows of four floats aligned.
 constexpr int share_pitch(const Operation& o, const Configuration& c) {
   const int columns = share_columns(o, c);
   return columns % 16 == 8 ? columns + 4 : columns + 4 + (16 - columns % 16) % 16;
 }
-constexpr int staged_bytes(const Operation& o, const Configuration& c) { return c.tile_m * (packs(o) ? packed_pitch(o, c) : share_pitch(o, c) * 4); }
+constexpr int staged_bytes(const Operation& o, const Configuration& c) { return c.tile_m * (packs(o, c) ? packed_row_bytes(o, c) : share_pitch(o, c) * 4); }
 
 // Apart from the ring, which the producer goes on filling.
 constexpr int exchange_offset(const Configuration& c) { return ring_bytes(c); }
@@ -117,14 +128,15 @@ struct Balance {
   i64 tiles;
   i64 units;    // blocks, or clusters of split_k blocks, that the launch has
 };
-constexpr int columns_step(const Operation& o) { return o.gating == Gating::none ? 8 : 16; }
+// Rows of D are written in pieces of eight outputs where they are packed, otherwise of four.
+constexpr int columns_step(const Operation& o, const Configuration& c) { return o.gating != Gating::none && packs(o, c) ? 16 : 8; }
 constexpr Balance balance(const Operation& o, const Configuration& c, const Problem& p, int sms) {
   const i64 others = ceil_div(p.m, i64(c.tile_m)) * p.batch;
   const i64 apart = clusters_at_once(c, sms, 1);  // with one block an SM; two, where there is enough to do
   const i64 at_once = ceil_div(p.n, i64(c.tile_n)) * others > apart ? clusters_at_once(c, sms, resident_blocks(o, c)) : apart;
   Balance best{};
   i64 fewest = -1;
-  for (int columns = c.tile_n; columns >= c.tile_n * 3 / 4; columns -= columns_step(o)) {
+  for (int columns = c.tile_n; columns >= c.tile_n * 3 / 4; columns -= columns_step(o, c)) {
     const i64 tiles = ceil_div(p.n, i64(columns)) * others, rounds = ceil_div(tiles, at_once);
     if (fewest >= 0 && rounds * columns >= fewest) continue;
     fewest = rounds * columns;

@@ -316,7 +316,12 @@ template <class T> FORETILE_DEVICE void unset(T&) {}
 FORETILE_VOCABULARY float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 FORETILE_VOCABULARY float exponential(float x) { return expf(x); }
 FORETILE_VOCABULARY float error_function(float x) { return erff(x); }
-FORETILE_VOCABULARY float hyperbolic_tangent(float x) { return tanhf(x); }
+FORETILE_VOCABULARY float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+FORETILE_VOCABULARY float maximum(float a, float b) { return fmaxf(a, b); }
 
 FORETILE_VOCABULARY float to_float(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
 FORETILE_VOCABULARY float to_float(fp16 x) {

@@ -171,7 +171,8 @@ template <class T> FORETILE_DEVICE void unset(T& registers);
 FORETILE_VOCABULARY float multiply_add(float a, float b, float c);  // fused: one rounding
 FORETILE_VOCABULARY float exponential(float x);
 FORETILE_VOCABULARY float error_function(float x);
-FORETILE_VOCABULARY float hyperbolic_tangent(float x);
+FORETILE_VOCABULARY float reciprocal(float x);           // at most 1 ulp from 1 / x; 0 where that is subnormal
+FORETILE_VOCABULARY float maximum(float a, float b);     // the other one where one is NaN
 
 // ---- conversions: round to nearest even, NaN stays NaN ---------------------------------------------------
 FORETILE_VOCABULARY float to_float(bf16 x);

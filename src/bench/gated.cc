@@ -44,7 +44,8 @@ double copy_rate(const Gpu& gpu) {
 // The gated product of a plain one's operands.
 class Gated {
  public:
-  Gated(const Gpu& gpu, const Workload& product) : product_(product) {
+  // The library's choice without a configuration.
+  Gated(const Gpu& gpu, const Workload& product, const Configuration* asked) : product_(product), asked_(asked) {
     CheckedCall checked;
     Status s = check_call(call(0), Pointers::real, checked);
     if (s) s = choose_configuration(gpu.info(), call(0), checked, configuration_);
@@ -52,7 +53,7 @@ class Gated {
     operation_ = checked.operation;
   }
   Matmul call(i64 copy) const {
-    Matmul call = product_.call(copy, nullptr);
+    Matmul call = product_.call(copy, asked_);
     call.gating = Gating::halves, call.activation = Activation::silu;
     return call;
   }
@@ -64,6 +65,7 @@ class Gated {
 
  private:
   const Workload& product_;
+  const Configuration* asked_;
   Operation operation_;
   Configuration configuration_;
 };
@@ -80,10 +82,22 @@ std::string compare_pair(const Arena& arena, const Shape& shape, DType type, con
   return result[0] <= allowed * result[1] ? std::string() : fmt::format("differs from the pair's result by up to {} where the largest value is {}. ", result[0], result[1]);
 }
 
-GatedRow measure(const GatedOptions& options, Arena& arena, const Workload& w, const CublasLt& lt, WinnersFile& winners, const Buffer& pair_d) {
+// Those asked for that can compute the gated product of w; one null pointer, the library's choice, where none was.
+std::vector<const Configuration*> configurations_for(const GatedOptions& options, const Workload& w) {
+  if (options.configurations.empty()) return {nullptr};
+  Operation operation = w.operation();
+  operation.gating = Gating::halves, operation.activation = Activation::silu;
+  std::vector<const Configuration*> list;
+  for (const Configuration& c : options.configurations)
+    if (!why_not(operation, c, w.problem())) list.push_back(&c);
+  if (list.empty()) throw std::invalid_argument(fmt::format("{}: none of the configurations asked for can compute it; the first: {}", w.shape().name, why_not(operation, options.configurations.front(), w.problem())));
+  return list;
+}
+
+GatedRow measure(const GatedOptions& options, Arena& arena, const Workload& w, const Configuration* asked, const CublasLt& lt, WinnersFile& winners, const Buffer& pair_d) {
   const Gpu& gpu = arena.gpu;
   const Shape& shape = w.shape();
-  const Gated gated(gpu, w);
+  const Gated gated(gpu, w, asked);
   const CublasLtProduct product(lt, w.operation(), w.problem());
   const BaselineChoice baseline = choose_baseline(lt, product, arena, w, winners);
 
@@ -156,10 +170,12 @@ GatedReport bench_gated(const GatedOptions& options) {
   const Buffer pair_d(gpu, arena.d.size());
   for (const Shape& shape : options.shapes) {
     const Workload w(arena, shape, options.type, options.type, options.mode);
-    report.rows.push_back(measure(options, arena, w, *lt, winners, pair_d));
-    const GatedRow& r = report.rows.back();
-    csv.row(r.csv());
-    if (options.progress) options.progress(fmt::format("{} M={} N={} K={} {}: {:.1f} us, the pair {:.1f} us, {:.3f}, {}", shape.name, shape.m, shape.n, shape.k, r.configuration, r.microseconds, r.pair_microseconds, r.ratio.median, r.verified));
+    for (const Configuration* c : configurations_for(options, w)) {
+      report.rows.push_back(measure(options, arena, w, c, *lt, winners, pair_d));
+      const GatedRow& r = report.rows.back();
+      csv.row(r.csv());
+      if (options.progress) options.progress(fmt::format("{} M={} N={} K={} {}: {:.1f} us, the pair {:.1f} us, {:.3f}, {}", shape.name, shape.m, shape.n, shape.k, r.configuration, r.microseconds, r.pair_microseconds, r.ratio.median, r.verified));
+    }
   }
   return report;
 }

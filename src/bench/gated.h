@@ -14,6 +14,7 @@ struct GatedOptions {
   std::vector<Shape> shapes;     // N counts the columns of the product: even, N/2 a multiple of 8. Gates stand in the first half
   DType type = DType::bf16;      // of everything: bf16 or fp16
   CallMode mode;                 // of ours; where it is dependent, so is the gating kernel's launch. cuBLASLt's are as they come
+  std::vector<Configuration> configurations;  // each timed where it is legal; empty: the library's choice alone
   int rounds = 6;                // of A B
   double arm_seconds = 0;        // as BenchOptions::arm_seconds
   int device = 0;

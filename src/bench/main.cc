@@ -98,17 +98,6 @@ int run(int argc, char** argv) {
     std::printf("%s", r.text().c_str());
     return r.passed() ? 0 : 1;
   }
-  if (gated) {
-    if (b.floor) throw std::invalid_argument("floor does not go with gated");
-    g.shapes = suite == "layers" ? bench::gated_layers(bench::parse_sizes(ms)) : bench::suite_shapes(suite, bench::parse_sizes(ms));
-    g.type = dtype_of(in), g.mode = b.mode, g.rounds = b.rounds, g.arm_seconds = b.arm_seconds, g.device = b.device, g.winners_path = b.winners_path, g.csv = b.csv, g.progress = say;
-    const bench::GatedReport r = bench::bench_gated(g);
-    std::printf("%s", r.table().c_str());
-    return r.verified() ? 0 : 1;
-  }
-  b.in = input_type(dtype_of(in), compute_of(compute)), b.out = dtype_of(out.empty() ? in : out);
-  if (compute_of(compute) == Compute::tf32 && b.in != DType::tf32) throw std::invalid_argument("compute is tf32 with dtype " + in + "; allowed: tf32 with dtype fp32");
-  b.shapes = bench::suite_shapes(suite, suite == "layers" || suite == "squares" ? bench::parse_sizes(ms) : std::vector<i64>{});
   if (configurations == "all") {
     b.configurations.assign(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations));
   } else {
@@ -118,6 +107,18 @@ int run(int argc, char** argv) {
       begin = end + 1;
     }
   }
+  if (gated) {
+    if (b.floor) throw std::invalid_argument("floor does not go with gated");
+    if (!b.baseline) throw std::invalid_argument("--no-baseline does not go with --gated: the pair is what it is held against");
+    g.shapes = suite == "layers" ? bench::gated_layers(bench::parse_sizes(ms)) : bench::suite_shapes(suite, bench::parse_sizes(ms));
+    g.configurations = b.configurations, g.type = dtype_of(in), g.mode = b.mode, g.rounds = b.rounds, g.arm_seconds = b.arm_seconds, g.device = b.device, g.winners_path = b.winners_path, g.csv = b.csv, g.progress = say;
+    const bench::GatedReport r = bench::bench_gated(g);
+    std::printf("%s", r.table().c_str());
+    return r.verified() ? 0 : 1;
+  }
+  b.in = input_type(dtype_of(in), compute_of(compute)), b.out = dtype_of(out.empty() ? in : out);
+  if (compute_of(compute) == Compute::tf32 && b.in != DType::tf32) throw std::invalid_argument("compute is tf32 with dtype " + in + "; allowed: tf32 with dtype fp32");
+  b.shapes = bench::suite_shapes(suite, suite == "layers" || suite == "squares" ? bench::parse_sizes(ms) : std::vector<i64>{});
   b.progress = say;
   if (*all) {
     const bench::ConfigurationReport r = bench::bench_configurations(b, limit);

@@ -90,6 +90,10 @@ float cut_to_tf32(float x) { return emulator::from_bits(emulator::bits_of(x) & ~
 float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 float exponential(float x) { return std::exp(x); }
 float error_function(float x) { return std::erf(x); }
-float hyperbolic_tangent(float x) { return std::tanh(x); }
+float reciprocal(float x) {
+  const float y = 1 / x;
+  return std::fpclassify(y) == FP_SUBNORMAL ? std::copysign(0.0f, y) : y;
+}
+float maximum(float a, float b) { return std::fmax(a, b); }
 
 }  // namespace foretile

@@ -45,7 +45,7 @@ std::string name_decode_shared(const Operation& o, const Configuration& c, u32 o
     if (index < 2 * c.stages) return fmt::format("empty barrier of stage {}", index - c.stages);
     return "barrier of the partial sums";
   }
-  if (at >= decode::staged_offset(o, c)) return decode::packs(o) ? "tile of D" : "sums of the tile";
+  if (at >= decode::staged_offset(o, c)) return decode::packs(o, c) ? "tile of D" : "sums of the tile";
   if (at >= decode::exchange_offset(c)) return fmt::format("partial sums from peer {} of the cluster", (at - decode::exchange_offset(c)) / decode::share_bytes(o, c));
   if (at >= decode::tokens_offset(c)) return fmt::format("tokens of stage {}", (at - decode::tokens_offset(c)) / decode::token_stage_bytes(c));
   return fmt::format("weights of stage {}", at / decode::weight_stage_bytes(c));
