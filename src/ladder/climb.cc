@@ -20,12 +20,17 @@ Operation production_operation(const Rung& rung, const Problem& p) {
   return o;
 }
 
-void add_forecast(Climbed& c, const Machine& machine, const Configuration& configuration, const Problem& p, const Conditions& conditions) {
-  const Forecast f = forecast(machine, production_operation(*c.rung, p), configuration, p, conditions);
-  c.forecast = f.seconds, c.bound = f.bound, c.configuration = text_of(configuration);
+Conditions warm(Conditions conditions) {
+  conditions.warm = true;
+  return conditions;
 }
 
 }  // namespace
+
+Climbed forecast_production(const Machine& machine, const Rung& rung, const Configuration& configuration, const Problem& p, const Conditions& conditions) {
+  const Forecast f = forecast(machine, production_operation(rung, p), configuration, p, warm(conditions));
+  return {.rung = &rung, .forecast = f.seconds, .bound = f.bound, .configuration = text_of(configuration)};
+}
 
 Climbed forecast_rung(const Machine& machine, const Rung& rung, const Variant* v, const Problem& p, const Conditions& conditions) {
   Climbed c{.rung = &rung, .variant = v};
@@ -41,10 +46,10 @@ Climbed forecast_rung(const Machine& machine, const Rung& rung, const Variant* v
     const DescribedKernel k = describe(rung, *v);
     c.why_not = foretile::why_not(machine, k, p);
     if (!c.why_not.empty()) return c;
-    const DescribedForecast f = forecast(machine, k, p, conditions);
+    const DescribedForecast f = forecast(machine, k, p, warm(conditions));
     c.forecast = f.seconds, c.bound = f.bound;
   } else {
-    add_forecast(c, machine, pick(machine, production_operation(rung, p), p, conditions), p, conditions);
+    c = forecast_production(machine, rung, pick(machine, production_operation(rung, p), p, conditions), p, conditions);
   }
   if (rung.number > 1) c.step = step_of(rung, v, machine);
   return c;
@@ -58,7 +63,7 @@ std::vector<Climbed> forecast_sweep(const Machine& machine, const Problem& p, co
     if (r.number == kFp32Kernel) {
       for (const Configuration& configuration : catalogue::kConfigurations) {
         if (configuration.family != Family::ffma || why_not_on(machine, production_operation(r, p), configuration, p)) continue;
-        add_forecast(table.emplace_back(Climbed{.rung = &r}), machine, configuration, p, conditions);
+        table.push_back(forecast_production(machine, r, configuration, p, conditions));
       }
     } else if (!r.production && r.variants.size() > 1) {
       for (const Variant& v : r.variants)

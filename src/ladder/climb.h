@@ -23,8 +23,12 @@ struct Climbed {
   double error = 0;                  // of the rounding bound against fp64, where measured
 };
 
-// The forecast of one rung; `configuration` is set for production rungs.
+// The forecast of one rung; `configuration` is set for production rungs. As rungs are measured, one launch after the other on the
+// same operands: all forecasts here have Conditions::warm.
 Climbed forecast_rung(const Machine& machine, const Rung& rung, const Variant* v, const Problem& p, const Conditions& conditions);
+
+// The same of a production rung with one of its configurations.
+Climbed forecast_production(const Machine& machine, const Rung& rung, const Configuration& configuration, const Problem& p, const Conditions& conditions);
 
 // The tuning table: every tile of rungs 3 to 8 but the counter-examples, or of one of them, rung by rung. Rung 8 has the
 // catalogue's configurations of its family that can compute the problem.

@@ -51,7 +51,8 @@ struct Anatomy {
 
   double l2_requested = 0;  // bytes, of all SMs, as L2 counts them (Hopper's families: others in step_l2)
   double core_seconds = 0, dram_seconds = 0, l2_seconds = 0, fill_seconds = 0, launch_seconds = 0;
-  double saved_seconds = 0;  // by dependent launch: what of them lies beside the kernel before
+  double warm = 0;           // of the operands: in L2 from the launch before
+  double saved_seconds = 0;  // of launch and fill: by dependent launch what lies beside the kernel before, and with warm operands
   double clock = 0;        // Hz
   double watts = 0;        // board, at that clock; power.limit where the limit binds
   double flops_executed = 0;  // padding included

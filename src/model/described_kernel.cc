@@ -75,18 +75,20 @@ struct Block {  // clocks of one block's step on each unit of its SM
   double turns = 0;  // mma.sync: its fragments and its multiplies take turns, so both
 };
 
-// How long a load takes while the machine is busy: from L2 where both operands stay in it from one launch to the next, from
-// DRAM where they do not fit, since blocks walk K together and somebody asks first. Between, it grows with what does not
-// fit. The factors over unloaded latencies, and the power in contended(), are fitted to every tile of rungs 1 to 7 of the ladder
-// on an H200, 1,024 to 8,192 cubed.
-double memory_latency(const Machine& machine, const DescribedKernel& k, const Problem& p) {
-  constexpr double kBusyL2 = 1.8, kBusyDram = 1.53, kFits = 0.7, kGone = 1.5;  // the last two as in traffic.h
-  const double operands = double(p.m + p.n) * double(p.k) * double(p.batch) * size_of(k.input);
-  const double missing = std::clamp((operands / machine.l2_bytes - kFits) / (kGone - kFits), 0.0, 1.0);
-  return kBusyL2 * machine.l2_latency + missing * std::max(0.0, kBusyDram * machine.dram_latency - kBusyL2 * machine.l2_latency);
+// How long a load takes while the machine is busy: from L2, or from DRAM, since blocks walk K together and somebody asks first. Of
+// what a wave of tiles touches, DRAM gives what waves before it drove out of L2 and what is new in this launch, but for what L2
+// has of it from the launch before (Conditions::warm); a step waits for the slower of its two tiles. The
+// factors over unloaded latencies, and the power in contended(), are fitted to every tile of rungs 1 to 7 of the ladder on an
+// H200, 512 to 8,192 cubed.
+double memory_latency(const Machine& machine, const Traffic& t, double waves, bool warm) {
+  constexpr double kBusyL2 = 1.77, kBusyDram = 1.54;
+  const double operands = t.a_bytes + t.b_bytes;
+  const double from_dram = operands * (warm ? 1 - warm_share(machine, t) : 1) + std::max(0.0, t.dram_load_bytes - operands);
+  const double found = 1 - std::min(1.0, from_dram / (std::max(1.0, waves) * t.wave_bytes));
+  return kBusyL2 * machine.l2_latency + (1 - found * found) * std::max(0.0, kBusyDram * machine.dram_latency - kBusyL2 * machine.l2_latency);
 }
 
-Block block_step(const Machine& machine, const DescribedKernel& k, const Problem& p, const std::vector<AccessCost>& costs) {
+Block block_step(const Machine& machine, const DescribedKernel& k, double latency, const std::vector<AccessCost>& costs) {
   Block b;
   const double threads = threads_of(k), warps = double(ceil_div(threads_of(k), kWarpLanes));
   double fragments = 0;
@@ -121,8 +123,7 @@ Block block_step(const Machine& machine, const DescribedKernel& k, const Problem
   // wgmma starts when a stage is full and is waited for before the stage is asked for again, so that a stage's round, which the
   // production kernel's producer warp hides, comes on top.
   if (k.multiplier == Multiplier::wgmma) busy = std::max(b.math, b.loads) + machine.sm90.step_clocks + double(k.tile_k) * size_of(k.input) / 128 * machine.sm90.slab_clocks;
-  // A block alone. Where nothing was counted, its slowest load comes from DRAM unloaded.
-  const double memory = (k.register_clocks > 0 ? memory_latency(machine, k, p) : machine.dram_latency) + (k.copy == Copy::bulk ? machine.tma_latency : 0), barrier = machine.simt.step_clocks / 2;
+  const double memory = latency + (k.copy == Copy::bulk ? machine.tma_latency : 0), barrier = machine.simt.step_clocks / 2;
   const bool through_shared = b.deposits > 0;
   b.waits = (k.stages <= 1 ? memory + busy : std::max(memory / (k.stages - 1), busy)) + (through_shared ? b.deposits + machine.shared_latency : 0) + k.barriers * barrier;
   return b;
@@ -264,7 +265,8 @@ DescribedForecast forecast(const Machine& machine, const DescribedKernel& k, con
   tile.tile_m = k.tile_m, tile.tile_n = k.tile_n, tile.tile_k = k.tile_k;
   f.traffic = traffic(machine, operation, tile, p, grid, f.concurrent);
 
-  const Block b = block_step(machine, k, p, f.step);
+  // Where nothing was counted, a block's slowest load comes from DRAM unloaded.
+  const Block b = block_step(machine, k, k.register_clocks > 0 ? memory_latency(machine, f.traffic, f.waves, conditions.warm) : machine.dram_latency, f.step);
   f.instructions = b.instructions;
   f.l2_request_bytes = b.l2_bytes * double(f.steps) * double(f.tiles);
   double epilogue_lsu = 0, epilogue_bytes = 0;

@@ -384,8 +384,16 @@ class Explanation : private Page {
     const std::string clock = number(x_.clock / 1e6), block = microseconds(x_.core_seconds), dram = microseconds(x_.dram_seconds), fill = microseconds(x_.fill_seconds);
     line("\nTogether. The start of the kernel and its first load: ({} + {}{}) / {} MHz = {}. The busiest block: {} clk / {} MHz = {}.", cite(c_.family == Family::sm90 ? "sm90.fill_clocks" : "simt.fill_clocks"), cite("latency.dram"),
          c_.family == Family::sm90 ? " + " + cite("latency.tma") : "", clock, fill, number(x_.core_clocks), clock, block);
-    if (x_.saved_seconds > 0) line("  In a chain of dependent launches {} s of launch and start lie beside the kernel before.", cite("sm90.dependent_saves"));
-    const std::string ahead = fmt::format("{} s + {}{}", cite("launch.graph"), fill, x_.saved_seconds > 0 ? fmt::format(" - {} s", cite("sm90.dependent_saves")) : ""), last = number(1 - x_.full_share), l2 = microseconds(x_.l2_seconds);
+    std::string saved;
+    if (conditions_.dependent && c_.family == Family::sm90) {
+      saved += fmt::format(" - {} s", cite("sm90.dependent_saves"));
+      line("  In a chain of dependent launches {} s of launch and start lie beside the kernel before.", cite("sm90.dependent_saves"));
+    }
+    if (x_.warm > 0) {
+      saved += fmt::format(" - {} x {} s", number(x_.warm), cite("sm90.warm_saves"));
+      line("  Operands in L2 from the launch before save {} s of the start; {} of them are.", cite("sm90.warm_saves"), percent(x_.warm));
+    }
+    const std::string ahead = fmt::format("{} s + {}{}", cite("launch.graph"), fill, saved), last = number(1 - x_.full_share), l2 = microseconds(x_.l2_seconds);
     const bool has_l2 = x_.l2_seconds > 0;
     const auto all = [&](const std::string& of_block, const std::string& share) { return fmt::format("{}({}{}, {}{}{})", has_l2 ? "beside" : "norm", block, of_block, dram, share, has_l2 ? fmt::format(", {}{}", l2, share) : ""); };
     const char* units = has_l2 ? "Block, DRAM and L2" : "Block and DRAM";

@@ -106,7 +106,8 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
     x.core_clocks = rounds * a_tile + x.epilogue;
   }
   x.fill = k.fill_clocks + machine.dram_latency + machine.tma_latency;
-  if (conditions.dependent) x.saved_seconds = k.dependent_saves;
+  x.warm = conditions.warm ? warm_share(machine, x.traffic) : 0;
+  x.saved_seconds = (conditions.dependent ? k.dependent_saves : 0) + x.warm * k.warm_saves;
   // L2 keeps its own clock: what all SMs together draw does not fall with theirs.
   x.l2_requested = x.traffic.l2_load_bytes / machine.l2_coalescing;
   x.l2_seconds = x.l2_requested / (machine.l2_bytes_per_clock * machine.boost_mhz * 1e6 * k.l2_efficiency);

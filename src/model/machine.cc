@@ -94,6 +94,7 @@ constexpr Field kFields[] = {
     {"sm90", "operand_clocks", "clk/chunk", FORETILE_MEMBER(sm90.operand_clocks), 0, 10000, 90},
     {"sm90", "direct_store_clocks", "clk/store", FORETILE_MEMBER(sm90.direct_store_clocks), 1, 100, 90},
     {"sm90", "fill_clocks", "clk", FORETILE_MEMBER(sm90.fill_clocks), 0, 20000, 90},
+    {"sm90", "warm_saves", "s", FORETILE_MEMBER(sm90.warm_saves), 0, 1e-05, 90},
     {"sm90", "dependent_saves", "s", FORETILE_MEMBER(sm90.dependent_saves), 0, 1e-05, 90},
     {"decode", "dram_efficiency", "of bandwidth", FORETILE_MEMBER(decode.dram_efficiency), 0.3, 1, 90},
     {"decode", "launch", "s", FORETILE_MEMBER(decode.launch_seconds), 0, 0.0001, 90},

@@ -68,6 +68,7 @@ struct Machine {
     double operand_clocks = 0;         // a chunk with C or residual: their loads
     double direct_store_clocks = 0;    // a warp-wide store of D by threads, where TMA does not store it
     double fill_clocks = 0;            // start of the kernel to the first multiply, without the memory's latency
+    double warm_saves = 0;             // s, of the start of a kernel that finds its operands in L2
     double dependent_saves = 0;        // s, of a kernel in a chain of dependent launches: what lies beside the kernel before
   } sm90;
   // The decode kernel, launched plainly and by dependent launch with its weights ready.

@@ -91,6 +91,8 @@ double l2_survival(double reuse_distance, double capacity) {
   return std::clamp((1.5 * capacity - reuse_distance) / (0.8 * capacity), 0.0, 1.0);
 }
 
+double warm_share(const Machine& machine, const Traffic& t) { return l2_survival(t.a_bytes + t.b_bytes + t.d_bytes, machine.l2_bytes / machine.l2_copies); }
+
 Traffic traffic(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent) {
   Traffic t;
   const double m = double(p.m), n = double(p.n), k = double(p.k), batch = double(p.batch);

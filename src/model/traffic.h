@@ -32,6 +32,8 @@ double sharers_of_a(const Machine& machine, const Configuration& c, i64 concurre
 // 0.7 of the capacity, 0 above 1.5, a straight line between. The knee that streaming reads show on A100, H100 and H200
 // (te42kyfo/gpu-benches): full speed to 0.65-0.8 of the capacity, DRAM speed from 1.4-1.6 on.
 double l2_survival(double reuse_distance, double capacity);
+// Of A and B, what a launch finds in L2 from the launch before it on the same operands: they and D lie between.
+double warm_share(const Machine& machine, const Traffic& t);
 
 // What L2's counters of lookups see of the SMs' reads. Neighbouring SMs that want the same line meet before they look it up, unless
 // a multicast has joined them already. Each partition keeps its own copy of a line: where SMs on both sides want it, whoever is

@@ -31,6 +31,16 @@ const Machine kH200 = load_machine("h200");
 Conditions burst() { return {.regime = Regime::burst}; }
 Conditions at(double mhz) { return {.regime = Regime::fixed_clock, .mhz = mhz}; }
 
+// L2 has the operands of the launch before as far as they fit, which shortens the start and nothing else.
+TEST(Forecast, WarmOperandsShortenTheStart) {
+  const Configuration c = catalogue::coop(128, 256, 4, 2);
+  const auto saved = [&](const Problem& p) { return forecast(kH200, kBf16, c, p, burst()).seconds - forecast(kH200, kBf16, c, p, {.regime = Regime::burst, .warm = true}).seconds; };
+  EXPECT_NEAR(saved({512, 512, 512}), kH200.sm90.warm_saves, 1e-12);
+  EXPECT_GT(saved({2048, 2048, 2048}), 0);
+  EXPECT_LT(saved({2048, 2048, 2048}), kH200.sm90.warm_saves);
+  EXPECT_EQ(saved({8192, 8192, 8192}), 0);
+}
+
 TEST(Forecast, CountsByHand) {
   // 16 x 32 tiles of 128 x 256 on 132 SMs: 3.88 waves, the busiest block walks 4; 8192 / 64 steps along K.
   const Anatomy x = anatomy(kH200, kBf16, catalogue::coop(128, 256, 4, 2), {2048, 8192, 8192}, {});
