@@ -26,12 +26,14 @@ int choose_command(const Options& options) {
   const Operation o = options.product.operation();
   const Machine machine = options.machine.load();
   const Conditions conditions = options.call.with(options.machine.conditions(machine.sms));
-  const Choice choice = choose(machine, o, p, conditions);
+  const std::string nothing = nothing_to_compute(p);
+  const Choice choice = nothing.empty() ? choose(machine, o, p, conditions) : Choice{};
 
   if (options.output.json) {
     auto json = envelope("choose");
     json["product"] = json_of(o, p);
     json["machine"] = machine.name;
+    say_nothing(json, p);
     json["ranked"] = nlohmann::ordered_json::array();
     for (const Candidate& c : choice.ranked) json["ranked"].push_back({{"configuration", text_of(c.configuration)}, {"forecast", json_of(c.forecast)}});
     json["ruled_out"] = nlohmann::ordered_json::array();
@@ -40,7 +42,7 @@ int choose_command(const Options& options) {
     return kOk;
   }
 
-  if (const std::string nothing = nothing_to_compute(p); !nothing.empty()) {
+  if (!nothing.empty()) {
     fmt::print("{}", nothing);
     return kOk;
   }

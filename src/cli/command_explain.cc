@@ -11,6 +11,7 @@
 #include "cli/terminal.h"
 #include "model/counters.h"
 #include "model/explain.h"
+#include "model/page.h"
 #include "model/remedy.h"
 #include "model/speed_of_light.h"
 #include "model/text.h"
@@ -40,11 +41,21 @@ int explain_command(const Options& options, const CLI::App& command) {
   together(command, "--kernel", {"--config", "--compare", "--dtype", "--out-dtype", "--compute", "--transpose-a", "--transpose-b", "--unaligned", "--alpha", "--beta", "--bias", "--activation", "--gated", "--residual", "--dependent", "--batch-invariant"}, "the file says what the kernel does");
   together(command, "--compare", {"--config", "--roofline"}, "it has its two configurations");
   const Problem p = options.product.problem();
+  if (const std::string nothing = nothing_to_compute(p); !options.roofline.empty() && !nothing.empty()) throw BadInput("--roofline has nothing to draw: " + nothing.substr(0, nothing.size() - 1));
   if (!options.kernel.empty()) return explain_kernel(options.kernel, options.set, p, options.machine, options.roofline, options.output.json);
   if (!options.set.empty()) throw BadInput("--set goes with --kernel");
   const Operation o = options.product.operation();
   const Machine machine = options.machine.load();
   const Conditions conditions = options.call.with(options.machine.conditions(machine.sms));
+  if (const std::string nothing = nothing_to_compute(p); !nothing.empty()) {
+    if (!options.output.json) return fmt::print("{}", nothing), kOk;
+    auto json = envelope("explain");
+    json["product"] = json_of(o, p), json["machine"] = machine.name, json["regime"] = options.machine.regime;
+    json["forecast"] = {{"seconds", 0.0}};
+    say_nothing(json, p);
+    print_json(json);
+    return kOk;
+  }
   if (!options.compare.empty()) {
     std::vector<Configuration> both;
     for (const std::string& text : options.compare) both.push_back(*ConfigurationOption{text}.parse(machine, o, p));

@@ -159,12 +159,18 @@ int explain_kernel(const std::string& path, const std::vector<std::string>& set_
     fmt::print("{}", explain_text(machine, file, p, conditions, with, size_t(std::min(terminal_width(), 110))));
     return kOk;
   }
-  const DescribedForecast f = forecast(machine, file.kernel, p, conditions);
   auto json = envelope("explain.kernel");
   json["kernel"] = file.kernel.name;
   json["product"] = {{"m", p.m}, {"n", p.n}, {"k", p.k}, {"batch", p.batch}};
   json["machine"] = machine.name;
   json["regime"] = machine_options.regime;
+  if (!nothing_to_compute(p).empty()) {
+    json["forecast"] = {{"seconds", 0.0}};
+    say_nothing(json, p);
+    print_json(json);
+    return kOk;
+  }
+  const DescribedForecast f = forecast(machine, file.kernel, p, conditions);
   json["forecast"] = {{"seconds", f.seconds},
                       {"bound", name_of(f.bound)},
                       {"parts_seconds", {{"dram", f.dram}, {"l2", f.l2}, {"shared_memory", f.shared_memory}, {"compute", f.compute}, {"issue", f.issue}, {"latency", f.latency}, {"launch", f.launch}, {"epilogue", f.epilogue}}},

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "model/page.h"
 #include "model/text.h"
 #include "plan/plan.h"
 
@@ -183,6 +184,13 @@ std::optional<Configuration> ConfigurationOption::parse(const Machine& machine, 
 void Output::add_to(CLI::App& app) { app.add_flag("--json", json, "machine-readable output"); }
 
 nlohmann::ordered_json envelope(const std::string& command) { return {{"schema", "foretile." + command}, {"version", 1}, {"foretile", FORETILE_VERSION}}; }
+
+void say_nothing(nlohmann::ordered_json& json, const Problem& p) {
+  std::string nothing = nothing_to_compute(p);
+  if (nothing.empty()) return;
+  nothing.pop_back();  // the end of its line
+  json["nothing_to_compute"] = nothing;
+}
 
 nlohmann::ordered_json json_of(const Operation& o, const Problem& p) {
   return {{"m", p.m}, {"n", p.n}, {"k", p.k}, {"batch", p.batch}, {"operation", text_of(o)}};

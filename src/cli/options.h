@@ -83,6 +83,7 @@ struct Output {
 };
 nlohmann::ordered_json envelope(const std::string& command);
 nlohmann::ordered_json json_of(const Operation& o, const Problem& p);
+void say_nothing(nlohmann::ordered_json& json, const Problem& p);  // of a product without outputs, that there is nothing to compute
 nlohmann::ordered_json json_of(const Forecast& f);
 void print_json(const nlohmann::ordered_json& value);
 // The file that `option` names. NotPossible, with the reason, where it cannot be written.

@@ -6,12 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 
 #include "model/expression.h"
+#include "model/read_file.h"
 #include "model/text.h"
 
 namespace foretile {
@@ -218,11 +217,7 @@ class Reader {
 KernelFile parse_kernel_file(std::string_view name, std::string_view text, const std::map<std::string, std::string>& set) { return Reader(name, text, set).read(); }
 
 KernelFile load_kernel_file(const std::string& path, const std::map<std::string, std::string>& set) {
-  std::ifstream file(path);
-  if (!file) throw std::invalid_argument(fmt::format("kernel file '{}' cannot be read", path));
-  std::stringstream text;
-  text << file.rdbuf();
-  return parse_kernel_file(path, text.str(), set);
+  return parse_kernel_file(path, read_file("kernel file", path), set);
 }
 
 }  // namespace foretile

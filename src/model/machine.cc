@@ -7,15 +7,14 @@
 #include <cctype>
 #include <cmath>
 #include <deque>
-#include <fstream>
 #include <mutex>
-#include <sstream>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
 
 #include "model/embedded_files.h"
 #include "model/machine_files.h"
+#include "model/read_file.h"
 
 namespace foretile {
 
@@ -297,13 +296,9 @@ std::vector<std::string> known_machines() {
 
 Machine load_machine(std::string_view name_or_path) {
   if (name_or_path.ends_with(kSuffix)) {
-    std::ifstream file{std::string(name_or_path)};
-    if (!file) throw std::invalid_argument(fmt::format("machine file '{}' cannot be read", name_or_path));
-    std::stringstream text;
-    text << file.rdbuf();
     std::string_view name = name_or_path.substr(0, name_or_path.size() - 5);
     name = name.substr(name.rfind('/') + 1);
-    return parse_machine(name, text.str());
+    return parse_machine(name, read_file("machine file", std::string(name_or_path)));
   }
   const auto names = known_machines();
   if (std::find(names.begin(), names.end(), name_or_path) == names.end())

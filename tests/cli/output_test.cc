@@ -348,6 +348,19 @@ TEST(Choose, SaysWhereThereIsNothingToCompute) {
     EXPECT_EQ(o.code, 0) << o.error;
     EXPECT_NE(o.out.find("nothing to compute"), std::string::npos) << o.out;
     EXPECT_EQ(o.out, foretile("explain " + sizes).out);
+    // The same in JSON: no forecasts of zero for kernels that are not launched.
+    const auto choice = foretile("choose --json " + sizes).json(), page = foretile("explain --json " + sizes).json(), kernel = foretile("explain --json --kernel " FORETILE_SOURCE_DIR "/examples/kernels/tiled-fp16.toml " + sizes).json();
+    EXPECT_EQ(choice["nothing_to_compute"].get<std::string>() + "\n", o.out);
+    EXPECT_TRUE(choice["ranked"].empty() && choice["ruled_out"].empty());
+    for (const auto& json : {page, kernel}) {
+      EXPECT_EQ(json["nothing_to_compute"], choice["nothing_to_compute"]);
+      EXPECT_EQ(json["forecast"].dump(), R"({"seconds":0.0})");
+      EXPECT_FALSE(json.contains("counters"));
+    }
+    EXPECT_EQ(foretile("explain " + sizes + " --compare sm90:128x256x64:s4:coop:b2 sm90:128x128x64:s6:pingpong:b2").out, o.out);
+    const Outcome drawn = foretile("explain " + sizes + " --roofline nothing.svg");
+    EXPECT_EQ(drawn.code, 2);
+    EXPECT_NE(drawn.error.find("--roofline has nothing to draw"), std::string::npos) << drawn.error;
   }
   EXPECT_EQ(foretile("choose --m 8 --n 8 --k 0").out.find("nothing to compute"), std::string::npos);  // D of zeros
 }

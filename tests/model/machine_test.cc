@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
 
+#include "model/described_kernel_file.h"
 #include "model/machine_files.h"
 
 namespace foretile {
@@ -115,7 +117,12 @@ TEST(Machine, UnknownNamesListTheKnownOnes) {
   const std::string message = message_of([] { load_machine("h300"); });
   EXPECT_THAT(message, HasSubstr("h300"));
   EXPECT_THAT(message, HasSubstr("h100, h100-pcie, h200, l4"));
-  EXPECT_THAT(message_of([] { load_machine("/no/such/file.toml"); }), HasSubstr("cannot be read"));
+  EXPECT_THAT(message_of([] { load_machine("/no/such/file.toml"); }), HasSubstr("cannot be read: No such file or directory"));
+  const std::string folder = ::testing::TempDir() + "a_folder.toml";
+  std::filesystem::create_directory(folder);
+  EXPECT_THAT(message_of([&] { load_machine(folder); }), HasSubstr("machine file '" + folder + "' is a folder; allowed: a .toml file"));
+  EXPECT_THAT(message_of([&] { load_kernel_file(folder); }), HasSubstr("kernel file '" + folder + "' is a folder; allowed: a .toml file"));
+  std::filesystem::remove(folder);
 }
 
 // A damaged file is refused and the message names the number.
