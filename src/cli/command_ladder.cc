@@ -41,9 +41,10 @@ constexpr int kRepeats = 5;
 constexpr double kArmSeconds = 0.03;
 constexpr i64 kMostSize = 32768;  // the naive kernel needs minutes beyond
 
-std::string variant_names(const Rung& rung) {
+std::string variant_names(const Rung& rung, const Variant* without = nullptr) {
   std::string names;
-  for (const Variant& v : rung.variants) names += (names.empty() ? "" : ", ") + v.text;
+  for (const Variant& v : rung.variants)
+    if (&v != without) names += (names.empty() ? "" : ", ") + v.text;
   return names;
 }
 
@@ -202,7 +203,7 @@ int sweep_command(const Options& options, const Problem& p, const Rung* only) {
   const double flop = flop_count(p);
   fmt::print("{} on {}, {}\n\n", shape_text(p), machine.full_name, regime_text(conditions));
   Table table;
-  table.column("tile").column("threads", Align::right, Table::Narrow::wraps).column("registers", Align::right, Table::Narrow::wraps).column("shared", Align::right, Table::Narrow::wraps).column("forecast", Align::right).column("TFLOP/s", Align::right).column("bound by");
+  table.column("tile").column("threads", Align::right, Table::Narrow::wraps).column("regs", Align::right, Table::Narrow::wraps).column("shared", Align::right, Table::Narrow::wraps).column("forecast", Align::right).column("TFLOP/s", Align::right).column("bound by");
   if (measured) table.column("measured", Align::right).column("TFLOP/s", Align::right).column("error", Align::right);
   table.column("", Align::left, Table::Narrow::wraps);
   std::string picks;
@@ -307,14 +308,14 @@ int rung_command(const Options& options, const Problem& p) {
     print_json(json);
     return kOk;
   }
-  fmt::print("Rung {}: {} ({}), device/{}\n", rung.number, rung.name, rung.idea, rung.file);
   if (!c.why_not.empty()) throw BadInput(fmt::format("{} cannot run on {} on {}: {}", rung.name, shape_text(p), machine.full_name, c.why_not));
+  fmt::print("{}", wrapped(fmt::format("Rung {}: {} ({}), device/{}", rung.number, rung.name, rung.idea, rung.file)));
   fmt::print("{} on {}\n", shape_text(p), machine.full_name);
   fmt::print("forecast  {}, {} TFLOP/s, bound by {}\n", time_text(c.forecast), rate_text(flop_count(p), c.forecast), name_of(c.bound));
   if (c.measured > 0)
     fmt::print("{}", labelled("measured", fmt::format("{}, {} TFLOP/s (spread {:.1f} %), forecast {:+.0f} %; right, {}", time_text(c.measured), rate_text(flop_count(p), c.measured), 100 * c.spread, 100 * (c.forecast / c.measured - 1), reference::rounding_text(c.error))));
   if (!v) fmt::print("{}", wrapped(fmt::format("Configuration {}, the model's pick; foretile choose ranks the others.", c.configuration)));
-  if (v && rung.variants.size() > 1) fmt::print("{}", wrapped(fmt::format("Tile {}; others: {}.", v->text, variant_names(rung))));
+  if (v && rung.variants.size() > 1) fmt::print("{}", wrapped(fmt::format("Tile {}; others: {}.", v->text, variant_names(rung, v))));
   return kOk;
 }
 

@@ -43,7 +43,7 @@ Climbed forecast_rung(const Machine& machine, const Rung& rung, const Variant* v
     return c;
   }
   if (!rung.production) {
-    const DescribedKernel k = describe(rung, *v);
+    const DescribedKernel k = describe(rung, *v, p);
     c.why_not = foretile::why_not(machine, k, p);
     if (!c.why_not.empty()) return c;
     const DescribedForecast f = forecast(machine, k, p, warm(conditions));

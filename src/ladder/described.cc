@@ -27,6 +27,18 @@ DescribedAccess shared(const char* text, Direction direction, const char* array,
   return {.text = text, .space = Space::shared, .direction = direction, .array = array, .bytes = bytes, .times = times, .address = std::move(address)};
 }
 
+// `elements` neighbours of a row of a dense matrix, `times` a thread: one access where all rows stand on multiples of it, which
+// `columns` decides, else one an element. `place` gives the first one's row and column; a row beyond the matrix: no access.
+DescribedAccess neighbours(const char* text, Direction direction, const char* array, int bytes, int elements, int times, i64 rows, i64 columns, Place place) {
+  const int each = columns % elements == 0 ? 1 : elements;
+  return global(text, direction, array, bytes * elements / each, times * each, [=](P p) {
+    const int element = p.repetition % each;
+    p.repetition /= each;
+    const auto [row, column] = place(p);
+    return inside(rows, columns, row, column + element, bytes);
+  });
+}
+
 // Rungs 1 and 2: one thread an output; `place` says where in the block's rectangle.
 DescribedKernel one_output(const Variant& v, const Place& place) {
   const Tile t = v.tile;
@@ -101,7 +113,7 @@ DescribedKernel rectangle(const Variant& v) {
 }
 
 // Rungs 6 and 7: four elements an access. `aware`: a thread's rows and columns come in groups of four.
-DescribedKernel fours(const Variant& v, bool aware) {
+DescribedKernel fours(const Variant& v, const Problem& problem, bool aware) {
   const Tile t = v.tile;
   const i64 threads_ = v.threads, pitch = aware ? bank_aware_pitch(t) : t.tile_m, b_tile = 4 * t.tile_k * pitch;
   const i64 across = t.tile_n / t.thread_n, down = t.tile_m / t.thread_m;
@@ -113,24 +125,24 @@ DescribedKernel fours(const Variant& v, bool aware) {
   const auto b_place = [=](i64 index) { return std::pair<i64, i64>(index / (t.tile_n / 4), index % (t.tile_n / 4) * 4); };
   DescribedKernel k = tiled(v);
   k.step = {
-      global("A[row, step + k .. +3]", Direction::load, "A", 16, a_times,
-             [=](const P& p) {
-               const i64 index = p.repetition * threads_ + p.thread;
-               const auto [r, c] = a_place(index);
-               return index < t.tile_m * t.tile_k / 4 ? inside(p.problem.m, p.problem.k, p.block_m * t.tile_m + r, p.step * t.tile_k + c, 4) : kNoAccess;
-             }),
+      neighbours("A[row, step + k .. +3]", Direction::load, "A", 4, 4, a_times, problem.m, problem.k,
+                 [=](const P& p) {
+                   const i64 index = p.repetition * threads_ + p.thread;
+                   const auto [r, c] = a_place(index);
+                   return std::pair<i64, i64>(index < t.tile_m * t.tile_k / 4 ? p.block_m * t.tile_m + r : problem.m, p.step * t.tile_k + c);
+                 }),
       shared("a(k .. k+3, row) =", Direction::store, "a", 4, 4 * a_times,
              [=](const P& p) {
                const i64 index = p.repetition / 4 * threads_ + p.thread;
                const auto [r, c] = a_place(index);
                return index < t.tile_m * t.tile_k / 4 ? 4 * ((c + p.repetition % 4) * pitch + at(c, r)) : kNoAccess;
              }),
-      global("B[step + k, column .. +3]", Direction::load, "B", 16, b_times,
-             [=](const P& p) {
-               const i64 index = p.repetition * threads_ + p.thread;
-               const auto [r, c] = b_place(index);
-               return index < t.tile_k * t.tile_n / 4 ? inside(p.problem.k, p.problem.n, p.step * t.tile_k + r, p.block_n * t.tile_n + c, 4) : kNoAccess;
-             }),
+      neighbours("B[step + k, column .. +3]", Direction::load, "B", 4, 4, b_times, problem.k, problem.n,
+                 [=](const P& p) {
+                   const i64 index = p.repetition * threads_ + p.thread;
+                   const auto [r, c] = b_place(index);
+                   return std::pair<i64, i64>(index < t.tile_k * t.tile_n / 4 ? p.step * t.tile_k + r : problem.k, p.block_n * t.tile_n + c);
+                 }),
       shared("b(k, column .. +3) =", Direction::store, "b", 16, b_times,
              [=](const P& p) {
                const i64 index = p.repetition * threads_ + p.thread;
@@ -146,27 +158,26 @@ DescribedKernel fours(const Variant& v, bool aware) {
         const i64 depth = p.repetition / (t.thread_n / 4), j = p.repetition % (t.thread_n / 4) * 4;
         return b_tile + 4 * (depth * t.tile_n + column(p, j));
       })};
-  k.epilogue = {global("D[row + i, column + j .. +3]", Direction::store, "D", 16, t.thread_m * t.thread_n / 4, [=](const P& p) {
+  k.epilogue = {neighbours("D[row + i, column + j .. +3]", Direction::store, "D", 4, 4, t.thread_m * t.thread_n / 4, problem.m, problem.n, [=](const P& p) {
     const i64 i = p.repetition / (t.thread_n / 4), j = p.repetition % (t.thread_n / 4) * 4;
-    return inside(p.problem.m, p.problem.n, p.block_m * t.tile_m + row(p, i), p.block_n * t.tile_n + column(p, j), 4);
+    return std::pair<i64, i64>(p.block_m * t.tile_m + row(p, i), p.block_n * t.tile_n + column(p, j));
   })};
   return k;
 }
 
 // Rungs 9 and 10: chunks of eight 16-bit elements, ldmatrix, mma.sync.
-DescribedKernel mma(const Variant& v, bool ring) {
+DescribedKernel mma(const Variant& v, const Problem& problem, bool ring) {
   const i64 depth = ring ? kRingDepth : kMmaDepth, chunks = depth / kChunk, threads_ = v.threads;
   const auto at = [=](i64 row, i64 chunk) { return ring ? row * 128 + (chunk ^ row % 8) * 16 : 2 * (row * kMmaPitch + chunk * kChunk); };
   const int times = int(kMmaTile * chunks / threads_);
   const auto operand = [=](const char* text, const char* array, i64 first_row, bool of_a) {
     const auto place = [=](const P& p) { return std::pair<i64, i64>((p.repetition * threads_ + p.thread) / chunks, (p.repetition * threads_ + p.thread) % chunks); };
     return std::vector<DescribedAccess>{
-        global(text, Direction::load, of_a ? "A" : "B", 16, times,
-               [=](const P& p) {
-                 const auto [r, c] = place(p);
-                 return of_a ? inside(p.problem.m, p.problem.k, p.block_m * kMmaTile + r, p.step * depth + c * kChunk, 2)
-                             : inside(p.problem.n, p.problem.k, p.block_n * kMmaTile + r, p.step * depth + c * kChunk, 2);
-               }),
+        neighbours(text, Direction::load, of_a ? "A" : "B", 2, kChunk, times, of_a ? problem.m : problem.n, problem.k,
+                   [=](const P& p) {
+                     const auto [r, c] = place(p);
+                     return std::pair<i64, i64>((of_a ? p.block_m : p.block_n) * kMmaTile + r, p.step * depth + c * kChunk);
+                   }),
         shared(of_a ? "a(row, chunk) =" : "b(row, chunk) =", Direction::store, array, 16, times, [=](const P& p) {
           const auto [r, c] = place(p);
           return at(first_row + r, c);
@@ -189,32 +200,34 @@ DescribedKernel mma(const Variant& v, bool ring) {
   for (DescribedAccess& x : operand("B[row, chunk]", "b", kMmaTile, false)) k.step.push_back(std::move(x));
   k.step.push_back(load("ldmatrix a", "a", 0, kWarpRows, true));
   k.step.push_back(load("ldmatrix b", "b", kMmaTile, kWarpColumns, false));
-  if (ring) k.stages = kRingStages, k.copy = Copy::async, k.barriers = 1;
-  k.epilogue = {global("D[row, column .. +1]", Direction::store, "D", 4, kWarpRows / 16 * kWarpColumns / 8 * 2, [=](const P& p) {
+  // Rows that do not stand on multiples of 16 bytes pass through registers: no copy is in flight.
+  if (ring) k.barriers = 1;
+  if (ring && problem.k % kChunk == 0) k.stages = kRingStages, k.copy = Copy::async;
+  k.epilogue = {neighbours("D[row, column .. +1]", Direction::store, "D", 2, 2, kWarpRows / 16 * kWarpColumns / 8 * 2, problem.m, problem.n, [=](const P& p) {
     const i64 warp = p.thread / 32, half = p.repetition % 2, j = p.repetition / 2 % (kWarpColumns / 8), i = p.repetition / 2 / (kWarpColumns / 8);
     const Element e = mma_accumulator(p.thread % 32, int(2 * half));
-    return inside(p.problem.m, p.problem.n, p.block_m * kMmaTile + warp / 4 * kWarpRows + 16 * i + e.row, p.block_n * kMmaTile + warp % 4 * kWarpColumns + 8 * j + e.column, 2);
+    return std::pair<i64, i64>(p.block_m * kMmaTile + warp / 4 * kWarpRows + 16 * i + e.row, p.block_n * kMmaTile + warp % 4 * kWarpColumns + 8 * j + e.column);
   })};
   return k;
 }
 
-DescribedKernel bulk(const Variant& v) {
+DescribedKernel bulk(const Variant& v, const Problem& problem) {
   DescribedKernel k = tiled(v);
   k.input = k.output = DType::bf16;
   k.multiplier = Multiplier::wgmma;
   k.copy = Copy::bulk;
   k.stages = kTmaStages;
   k.barriers = 1;
-  k.epilogue = {global("D[row, column .. +1]", Direction::store, "D", 4, kTmaColumns / 4, [=](const P& p) {
+  k.epilogue = {neighbours("D[row, column .. +1]", Direction::store, "D", 2, 2, kTmaColumns / 4, problem.m, problem.n, [=](const P& p) {
     const Element e = wgmma_accumulator(p.thread % 128, 2 * p.repetition);
-    return inside(p.problem.m, p.problem.n, p.block_m * kTmaRows + p.thread / 128 * 64 + e.row, p.block_n * kTmaColumns + e.column, 2);
+    return std::pair<i64, i64>(p.block_m * kTmaRows + p.thread / 128 * 64 + e.row, p.block_n * kTmaColumns + e.column);
   })};
   return k;
 }
 
 }  // namespace
 
-DescribedKernel describe(const Rung& rung, const Variant& v) {
+DescribedKernel describe(const Rung& rung, const Variant& v, const Problem& p) {
   DescribedKernel k;
   switch (rung.number) {
     case 0: k = square_tile(v); break;
@@ -223,11 +236,11 @@ DescribedKernel describe(const Rung& rung, const Variant& v) {
     case 3: k = square_tile(v); break;
     case 4:
     case 5: k = rectangle(v); break;
-    case 6: k = fours(v, false); break;
-    case 7: k = fours(v, true); break;
-    case 9: k = mma(v, false); break;
-    case 10: k = mma(v, true); break;
-    case 11: k = bulk(v); break;
+    case 6: k = fours(v, p, false); break;
+    case 7: k = fours(v, p, true); break;
+    case 9: k = mma(v, p, false); break;
+    case 10: k = mma(v, p, true); break;
+    case 11: k = bulk(v, p); break;
     default: throw std::invalid_argument("a production rung has no description: its forecast is the library's own");
   }
   k.name = rung.name;

@@ -5,7 +5,7 @@
 
 namespace foretile::ladder {
 
-// Not for production rungs, whose forecast is the library's own.
-DescribedKernel describe(const Rung& rung, const Variant& v);
+// For this problem, whose row lengths decide how wide accesses can be. Not for production rungs, whose forecast is the library's own.
+DescribedKernel describe(const Rung& rung, const Variant& v, const Problem& p);
 
 }  // namespace foretile::ladder

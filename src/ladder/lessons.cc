@@ -126,7 +126,7 @@ Step step_of(const Rung& rung, const Variant* v, const Machine& machine) {
   const Problem p{.m = 768, .n = 768, .k = 768};  // a multiple of every tile
   const auto count = [&](const Rung& r, const Variant* which) {
     if (!which) which = &r.variants.front();
-    const DescribedKernel k = describe(r, *which);
+    const DescribedKernel k = describe(r, *which, p);
     const DescribedForecast f = forecast(machine, k, p);
     LoopCounters c = count_loop(k, f);
     // As compiled, where a table says so: what an instruction of the matrix unit covers is not the description's business.
@@ -138,7 +138,7 @@ Step step_of(const Rung& rung, const Variant* v, const Machine& machine) {
   };
   if (rung.number == 12) {
     const Problem large{.m = 4096, .n = 4096, .k = 4096};
-    const DescribedForecast before = forecast(machine, describe(below, below.variants.front()), large);
+    const DescribedForecast before = forecast(machine, describe(below, below.variants.front(), large), large);
     Operation o = operation_of(rung);
     o.inputs = o.output = Alignment::tma;
     const Forecast after = forecast(machine, o, pick(machine, o, large), large);

@@ -52,6 +52,17 @@ TEST(Ladder, ProductionRungsNameTheirConfiguration) {
   }
 }
 
+// Rows that do not stand on multiples of 16 bytes are read element by element, and forecast so.
+TEST(Ladder, AnySizesAreForecast) {
+  const auto seconds = [](int rung, const std::string& sizes) -> double {
+    const Outcome r = foretile("ladder --no-gpu --json --rung " + std::to_string(rung) + " " + sizes);
+    EXPECT_EQ(r.code, 0) << r.error;
+    return r.code ? 0 : r.json()["rung"]["forecast"]["seconds"].get<double>();
+  };
+  for (int rung = 1; rung <= 12; ++rung) EXPECT_GT(seconds(rung, rung == 11 ? "--m 33 --n 77 --k 8" : "--m 33 --n 77 --k 1"), 0) << rung;
+  for (int rung : {6, 7, 9, 10}) EXPECT_GT(seconds(rung, "--m 1023 --n 1023 --k 1023"), 1.05 * seconds(rung, "--m 1024 --n 1024 --k 1024")) << rung;
+}
+
 TEST(Ladder, SweepNamesThePick) {
   const Outcome r = foretile("ladder --sweep --no-gpu --rung 5");
   ASSERT_EQ(r.code, 0) << r.error;

@@ -135,7 +135,7 @@ TEST_P(LadderCounters, DescriptionsEqualTheEmulator) {
     for (const Variant& v : rung->variants) {
       if (rung->number != GetParam()) continue;
       const auto ours = emulated(*rung, v);
-      const DescribedKernel k = describe(*rung, v);
+      const DescribedKernel k = describe(*rung, v, kRecorded);
       double wavefronts[2] = {}, conflicts[2] = {}, requests[2] = {}, sectors[2] = {};
       const double tiles = double(ceil_div(kRecorded.m, k.tile_m) * ceil_div(kRecorded.n, k.tile_n)), steps = double(ceil_div(kRecorded.k, k.tile_k));
       for (bool epilogue : {false, true}) {
