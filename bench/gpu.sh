@@ -18,10 +18,12 @@
 #                   no new shape after so long)
 #   configurations-fp32, configurations-dependent, configurations-simt
 #                   fp32 at 64 shapes; bf16 in dependent launches at 60 shapes of few rows; the portable kernel alone
+#   ladder          every rung at 1024, 4096 and 8192; every tile of rungs 3 to 8 at 512 to 8192; other shapes; and 300 random
+#                   products of every kernel (ladder_*.csv for bench/results)
 #   calibrate       foretile calibrate with its built-in set: a machine file, and the model's error (needs foretile beside the tool)
 #
 # About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, floor 2, invariant 1, gated 5, faults 5,
-# configurations 5 (fp32 1, dependent 1, simt 0.5), calibrate 2.
+# configurations 5 (fp32 1, dependent 1, simt 0.5), ladder 5, calibrate 2.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=${FORETILE_BIN:-carry}
@@ -92,6 +94,14 @@ for what in "$@"; do
         table "simt_$type" --suite 1x4096x4096,16x4096x4096,64x1024x8192,128x4096x4096,333x777x555,512x4096x4096,1024x6144x4096,2048x2048x2048 --dtype $type \
           --configs simt:128x128x8:t8x8,simt:64x64x16:t4x4,simt:32x32x16:t4x4
       done
+      ;;
+    ladder)
+      ladder=$bin/foretile_ladder_tool
+      step "ladder times" 180 "$ladder" times --sizes 1024,4096,8192 --repeats 3 --csv "$out/ladder_times.csv"
+      step "ladder sweep" 180 "$ladder" sweep --sizes 512,1024,2048,4096,8192 --repeats 3 --arm-seconds 0.02 --csv "$out/ladder_sweep.csv"
+      step "ladder shapes" 120 "$ladder" times --all --no-library --repeats 3 --arm-seconds 0.01 --csv "$out/ladder_shapes.csv" \
+        --sizes 1024x1024x512,1024x1024x4096,1536x1408x2048,3072x1408x2048,128x128x4096,768x768x768,1536x1536x1536
+      step "ladder verify" 300 xargs -n 1 -P 13 "$ladder" verify --count 300 --rung < <(seq 0 12)  # a process a rung
       ;;
     calibrate) step calibrate 300 "$bin/foretile" calibrate --out "$out/calibrated.toml" ;;
     *) echo "unknown step $what" >&2; exit 2 ;;

@@ -63,6 +63,10 @@ const Variant* variant_of(const Rung& rung, const std::string& text) {
   throw BadInput(fmt::format("--tile is \"{}\"; rung {} allows {}", text, rung.number, rung.variants.size() == 1 ? "no choice" : variant_names(rung)));
 }
 
+std::string where_text(const Problem& p, const Machine& machine, const Conditions& conditions) {
+  return fmt::format("{} on {}, {}, one launch after the other on the same operands.", shape_text(p), machine.full_name, regime_text(conditions));
+}
+
 std::string rate_text(double flop, double seconds) {
   const double rate = flop / seconds * 1e-12;
   return fmt::format("{:.{}f}", rate, rate >= 100 ? 0 : rate >= 10 ? 1 : 2);
@@ -131,7 +135,7 @@ int climb_command(const Options& options, const Problem& p) {
 
   const double flop = flop_count(p);
   const bool measured = std::any_of(climb.begin(), climb.end(), [](const Climbed& c) { return c.measured > 0; });
-  fmt::print("{} on {}, {}\n\n", shape_text(p), machine.full_name, regime_text(conditions));
+  fmt::print("{}\n", wrapped(where_text(p, machine, conditions)));
   Table table;
   table.column("", Align::right).column("rung").column("forecast", Align::right).column("TFLOP/s", Align::right).column("bound by");
   if (measured) table.column("measured", Align::right).column("TFLOP/s", Align::right).column("error", Align::right);
@@ -201,7 +205,7 @@ int sweep_command(const Options& options, const Problem& p, const Rung* only) {
   }
   const bool measured = std::any_of(all.begin(), all.end(), [](const Climbed& c) { return c.measured > 0; });
   const double flop = flop_count(p);
-  fmt::print("{} on {}, {}\n\n", shape_text(p), machine.full_name, regime_text(conditions));
+  fmt::print("{}\n", wrapped(where_text(p, machine, conditions)));
   Table table;
   table.column("tile").column("threads", Align::right, Table::Narrow::wraps).column("regs", Align::right, Table::Narrow::wraps).column("shared", Align::right, Table::Narrow::wraps).column("forecast", Align::right).column("TFLOP/s", Align::right).column("bound by");
   if (measured) table.column("measured", Align::right).column("TFLOP/s", Align::right).column("error", Align::right);
