@@ -89,7 +89,7 @@ TEST(Explain, RegimesDiffer) {
 }
 
 TEST(Explain, ComparesTwoConfigurations) {
-  const std::string product = "explain --m 4096 --n 4096 --k 4096 --compare sm90:128x256x64:s4:coop:b2 sm90:128x128x64:s6:pingpong:b2 ";
+  const std::string product = "explain --m 4096 --n 4096 --k 1024 --compare sm90:128x256x64:s4:coop:b2 sm90:128x128x64:s6:pingpong:b2 ";
   const Outcome o = foretile(product, "COLUMNS=80");
   ASSERT_EQ(o.code, 0) << o.error;
   for (const char* text : {"A: sm90:128x256x64:s4:coop:b2", "B: sm90:128x128x64:s6:pingpong:b2", "B/A", "waves", "L2 answers", "most of the difference is in"}) EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
@@ -97,7 +97,7 @@ TEST(Explain, ComparesTwoConfigurations) {
   const auto json = foretile(product + "--json").json();
   expect_envelope(json, "explain.compare");
   ASSERT_EQ(json.at("compared").size(), 2u);
-  EXPECT_EQ(json.at("compared")[1].at("forecast"), foretile("explain --json --m 4096 --n 4096 --k 4096 --config sm90:128x128x64:s6:pingpong:b2").json().at("forecast"));
+  EXPECT_EQ(json.at("compared")[1].at("forecast"), foretile("explain --json --m 4096 --n 4096 --k 1024 --config sm90:128x128x64:s6:pingpong:b2").json().at("forecast"));
   EXPECT_EQ(foretile("explain --m 64 --n 64 --k 64 --compare sm90:128x256x64:s4:coop:b2").code, 2);
   EXPECT_EQ(foretile("explain --m 64 --n 64 --k 64 --compare sm90:128x256x64:s4:coop:b2 nonsense").code, 2);
 }
