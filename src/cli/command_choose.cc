@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -60,10 +63,15 @@ int choose_command(const Options& options) {
   if (choice.ranked.empty()) fmt::print("No kernel of the library can compute it here.\n");
   else fmt::print("{}", table.text());
   if (!choice.ruled_out.empty()) {
-    Table out;
-    out.column("ruled out").column("because", Align::left, Table::Narrow::wraps);
-    for (const RuledOut& r : choice.ruled_out) out.row({text_of(r.configuration), r.reason});
-    fmt::print("\n{}", out.text());
+    // Those with one reason together, in the order of the catalogue.
+    std::vector<std::pair<std::string, std::string>> reasons;
+    for (const RuledOut& r : choice.ruled_out) {
+      const auto same = std::find_if(reasons.begin(), reasons.end(), [&](const auto& x) { return x.first == r.reason; });
+      if (same == reasons.end()) reasons.emplace_back(r.reason, text_of(r.configuration));
+      else same->second += ", " + text_of(r.configuration);
+    }
+    fmt::print("\n{} ruled out:\n", choice.ruled_out.size());
+    for (const auto& [reason, configurations] : reasons) fmt::print("\n{}{}", wrapped(reason + ":"), labelled("", configurations, Style::plain, 2));
   }
   return kOk;
 }

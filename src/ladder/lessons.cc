@@ -30,7 +30,8 @@ constexpr std::array<Lesson, 12> kLessons = {{
     {"Every multiply needs two loads from global memory. L1 answers most of them, but the load-store unit has to take each.",
      "Global loads a multiply: from 2 to 2 / 32. The shared loads that replace them show in smsp__inst_executed_op_shared_ld.",
      "A block copies a tile of A and one of B to shared memory; each element is then read from there by 32 threads.",
-     "Two barriers a step. And two loads from shared memory feed one multiply: the ceiling is 32 lanes a clock, so at best one multiply for every two clocks of the load-store unit. "
+     "Two barriers a step, and on an H200 more time than rung 2, forecast and measured (docs/ladder.md): L1 answered its loads at the same 32 lanes a clock, so that a load has become a load from shared "
+     "memory and nothing is saved yet but the way to L1. What the step buys is a place where rungs 4 to 7 can use a value more than once. Two loads from shared memory feed one multiply: the ceiling is 32 lanes a clock, so at best one multiply for every two clocks of the load-store unit. "
      "On an H200 that is 8 TFLOP/s, an eighth of what the cores could do. An article that reports more of a kernel like this one, 15 TFLOP/s on an RTX 3090 say, whose ceiling is 2.2, "
      "has measured something else.",
      "Padding is not the next step: every access here is one wavefront already (foretile ladder explain 3 --tile 32x32x32:padded shows equal counters, 32x32x32:b_transposed the conflicts that "
@@ -43,8 +44,9 @@ constexpr std::array<Lesson, 12> kLessons = {{
     {"Outputs in one column share only B's element.",
      "Shared loads a multiply: from 1.125 to (8 + 8) / 64 = 0.25.",
      "In a rectangle of 8 x 8 outputs 16 loads feed 64 multiplies.",
-     "64 sums and 16 operands a thread. The compiler hoists loads and takes more registers yet; above 128 a thread, two blocks of 256 threads no longer fit into an SM.",
-     "The loads are single words. Ask for four at once."},
+     "64 sums and 16 operands a thread. The compiler hoists loads and takes more registers yet; above 128 a thread, two blocks of 256 threads no longer fit into an SM. "
+     "And tiles of 128 x 128: at 1024 cubed 64 of them for the 132 SMs of an H200, where rung 4 is faster (--m 1024 --n 1024 --k 1024).",
+     "The loads are single words. Ask for four at once. (Their conflicts, below, are rung 7's matter.)"},
     {"A quarter of a load a multiply is still one load instruction for four multiplies, and each takes a slot of the load-store unit.",
      "Shared loads a multiply: from 0.25 to 0.0625. Widths show in the machine code: LDS.128, LDG.E.128.",
      "An instruction that loads 16 bytes a lane moves what four did. A's tile is stored transposed, so that a thread's rows are neighbours in it.",
@@ -70,7 +72,8 @@ constexpr std::array<Lesson, 12> kLessons = {{
     {"One fp32 instruction of a warp makes 32 multiply-adds, and the issue slots are full.",
      "Multiply-adds an instruction of a warp: from 32 to 2,048 for mma.sync.m16n8k16.",
      "A warp hands 16 x 16 and 8 x 16 operands to the tensor core, which adds into fp32. ldmatrix deals 8 x 8 blocks out to the lanes as the instruction wants them.",
-     "Operands of 16 bits: 8 bits of mantissa in bf16, 11 in fp16. Another layout: both operands along K. From here on B is stored as B[N,K], as weights are.",
+     "Operands of 16 bits: 8 bits of mantissa in bf16, 11 in fp16. Another layout: both operands along K. From here on B is stored as B[N,K], as weights are. "
+     "The pad that keeps ldmatrix free of conflicts costs the stores into the tiles twice the wavefronts (rung 10 does without it). D leaves in pieces of 16 bytes, so that each sector is written twice, until rung 12.",
      "The copies wait again: a step is so short now that a load from memory takes as long as several of them."},
     {"Load, store, barrier, multiply, barrier: the tensor cores stand still while a tile comes.",
      "Stages in flight: from 1 to 3; barriers of the block a step: from 2 to 1.",
@@ -84,7 +87,7 @@ constexpr std::array<Lesson, 12> kLessons = {{
      "Hopper alone, K a multiple of 8. All threads meet after each step before the stage can be asked for again.",
      "Let nobody meet: one warp asks, others multiply, barriers in shared memory pass the stages between them."},
     {"Every step ends with a barrier of the whole block, every tile with an epilogue during which the tensor cores idle.",
-     "The tensor cores' share of the time (sm__inst_executed_pipe_tensor).",
+     "The tensor cores' share of the time.",
      "A producer warp runs ahead of the consumers; blocks stay for all their tiles; one consumer's epilogue hides under the other's product, or stores leave by TMA while the next tile runs.",
      "The contract at the head of gemm_sm90.cuh: who may release which stage when. foretile emulate checks it.",
      "foretile choose ranks its configurations for your sizes; docs/performance.md says what was tried."},

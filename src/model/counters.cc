@@ -153,8 +153,14 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
   }
   add_launch(list, x.occupancy, double(x.launch.blocks) / (double(machine.sms) * x.occupancy.blocks_per_sm), x.registers.count, !x.registers.estimated);
   const L2Lookups lookups = l2_lookups(machine, c, p, x.grid, x.concurrent, x.traffic);
-  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum", std::round(lookups.sectors - lookups.misses), "sectors", false, fmt::format("{} lookups, of requests of SMs that met nobody on their way, less the misses", number(lookups.sectors))});
-  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum", std::round(lookups.misses), "sectors", false, fmt::format("{} / 32 B = {}: what DRAM gives, and {} of it again: half of what both partitions want", megabytes(lookups.misses * kSectorBytes), number(lookups.misses), percent(lookups.again))});
+  const std::string misses = number(lookups.misses), rows = number(lookups.rows), columns = number(lookups.columns);
+  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum", std::round(lookups.sectors - lookups.misses), "sectors", false,
+                  fmt::format("{} x {} / 32 B = {} lookups{}, less the misses", megabytes(x.traffic.l2_load_bytes), number(lookups.share), number(lookups.sectors), lookups.share < 1 ? ", of requests that met nobody on their way" : "")});
+  const std::string again = machine.l2_copies > 1 ? fmt::format(", and again half of what both partitions want, all but 2 / 2 ^ n of the lines that n SMs of a wave read: 0.5 x ({} x (1 - 2 ^ (1 - {})) + {} x (1 - 2 ^ (1 - {}))) / ({} + {}) = {}", rows,
+                                                                number(lookups.row_readers), columns, number(lookups.column_readers), rows, columns, number(lookups.again))
+                                                  : "";
+  list.push_back({"lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum", std::round(lookups.misses), "sectors", false,
+                  fmt::format("min({}, {} x (1 + {}) / 32 B) = {}: what DRAM gives{}", number(lookups.sectors), megabytes(x.traffic.dram_load_bytes - x.traffic.extra_bytes), number(lookups.again), misses, again)});
   add_memory(list, machine, x.traffic, kernel_seconds);
   list.push_back({"gpu__time_duration.sum", kernel_seconds, "s", false, "the forecast without the launch"});
   return list;

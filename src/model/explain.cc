@@ -65,8 +65,8 @@ class Explanation : private Page {
     const Forecast& f = x_.forecast;
     const char* regime = conditions_.regime == Regime::burst ? "short bursts" : conditions_.regime == Regime::sustained ? "sustained load" : "a fixed clock";
     line("{} on {}: {}, M = {}, N = {}, K = {}{}", text_of(c_), machine_.name, text_of(o_), p_.m, p_.n, p_.k, p_.batch > 1 ? fmt::format(", batch {}", p_.batch) : "");
-    line("Forecast {}: {} TFLOP/s (2 M N K over it), {} GB/s of DRAM, for {} and {} data.", microseconds(f.seconds), number(flop_count(p_) / f.seconds / 1e12),
-         number(f.dram_bytes / f.seconds / 1e9), regime, conditions_.data == Data::zeros ? "all-zero" : "random");
+    line("Forecast {}: {} TFLOP/s (2 M N K over it), {} GB/s of DRAM, for {} and {} data{}.", microseconds(f.seconds), number(flop_count(p_) / f.seconds / 1e12),
+         number(f.dram_bytes / f.seconds / 1e9), regime, conditions_.data == Data::zeros ? "all-zero" : "random", conditions_.dependent ? ", in a chain of dependent launches whose weights are ready" : "");
     std::vector<std::pair<double, std::string>> parts = {{f.dram, "DRAM"},       {f.l2, "L2"},           {f.shared_memory, "shared memory"},
                                                          {f.compute, needs_hopper(c_.family) ? "tensor cores" : "FP32 cores"},
                                                          {f.issue, "issue and barriers"}, {f.latency, "latency"}, {f.launch, "launch"}};
@@ -110,6 +110,7 @@ class Explanation : private Page {
     const Occupancy& q = x_.occupancy;
     line("\nOccupancy. A block has {} threads in {} warps, {} registers a thread{}, {} B of shared memory.", x_.launch.threads, q.warps_per_block,
          x_.registers.count, x_.registers.estimated ? " (estimated)" : "", x_.launch.shared_bytes);
+    if (const std::string map = shared_map(); !map.empty()) line("  Shared memory: {} = {} B.", map, x_.launch.shared_bytes);
     const int unit = int(round_up(i64(x_.registers.count) * 32, i64(machine_.register_unit)));
     line("  Blocks an SM by registers, 32 x {} a warp rounded up to a multiple of {}, by schedulers: floor(floor({} / {} / {}) x {} / {}) = {}.", x_.registers.count, cite("sm.register_unit"), cite("sm.registers"), cite("sm.schedulers"), unit,
          machine_.schedulers, q.warps_per_block, q.by_registers);
@@ -121,6 +122,23 @@ class Explanation : private Page {
                                           std::pair{q.by_warps, Limiter::warps}, std::pair{q.by_blocks, Limiter::blocks}})
       if (blocks == q.blocks_per_sm) limits += (limits.empty() ? "" : " and ") + std::string(name_of(limiter));
     line("  So {} an SM, limited by {}. Of the warps an SM can hold: {} x {} / {} = {}.", counted(q.blocks_per_sm, "block"), limits, q.blocks_per_sm, q.warps_per_block, cite("sm.warps"), percent(q.warps_fraction));
+  }
+
+  // Where a block's shared memory goes, by the map in the facts of its family.
+  std::string shared_map() const {
+    if (c_.family == Family::sm90)
+      return fmt::format("stages of A and B, D on its way out, barriers: {} x ({} + {}) x {} B + {} x {} x {} B + {} B", c_.stages, c_.tile_m, c_.tile_n, sm90::slabs(o_, c_) * sm90::kTileRowBytes, sm90::consumer_warpgroups(c_), c_.store_buffers,
+                         sm90::d_chunk_bytes(o_, c_), sm90::barrier_bytes(c_));
+    if (c_.family == Family::decode)
+      return fmt::format("stages of weights and tokens, partial sums of the other blocks, D on its way out, barriers: {} x ({} + {}) x {} x 2 B + {} B + {} B + {} B", c_.stages, c_.tile_n, c_.tile_m, c_.tile_k, decode::exchange_bytes(o_, c_),
+                         decode::staged_bytes(o_, c_), decode::barrier_bytes(c_));
+    if (c_.family == Family::ffma) {
+      const std::string stages = fmt::format("{} x {} x ({} + {}) x 4 B", ffma::kStages, c_.tile_k, ffma::a_pitch(c_), ffma::b_pitch(c_)), sums = fmt::format("{} x {} x {} x 4 B", ffma::parts(c_), c_.tile_m, ffma::share_columns(c_));
+      return c_.cluster_k > 1                   ? fmt::format("stages of A and B with their pads, sums, a barrier: {} + {} + 8 B", stages, sums)
+             : ffma::finishes_shared(o_, c_) ? fmt::format("stages of A and B with their pads, then sums in their place: max({}, {})", stages, sums)
+                                                : fmt::format("stages of A and B with their pads: {}", stages);
+    }
+    return {};
   }
 
   void traffic() {
@@ -136,8 +154,10 @@ class Explanation : private Page {
          counted(i64(t.wave_rows), "row"), counted(i64(t.wave_columns), "column"), megabytes(t.wave_bytes), cite("l2.bytes"), cite("l2.copies"), megabytes(capacity), megabytes(capacity), megabytes(t.wave_bytes), megabytes(capacity),
          percent(l2_survival(t.wave_bytes, capacity)));
     const double resident = l2_survival(once, capacity);
-    line("  Wave by wave, rows and columns that are new and those found no longer ({}) make {}. Both operands whole ({}) are found again to {}, so DRAM gives min({}, {}max({}, {:.3f} x {} + (1 - {:.3f}) x {})){} = {}: L2 answers {} of what is asked. DRAM takes {} of D.",
-         megabytes(t.again_bytes), megabytes(t.by_waves_bytes), megabytes(once), percent(resident), megabytes(t.l2_load_bytes), p_.batch > 1 ? fmt::format("{} x ", p_.batch) : "", megabytes(once), resident, megabytes(once), resident,
+    const i64 bands = ceil_div(i64(x_.grid.tiles_m), i64(x_.grid.group));
+    const std::string again = t.band_bytes > 0 && bands > 1 ? fmt::format(": A's once, B's in each of {} bands, but for the {} that L2 still has of them over the {} between two,", bands, percent(l2_survival(t.band_bytes, capacity)), megabytes(t.band_bytes)) : "";
+    line("  Wave by wave, rows and columns that are new{} and those of the wave before that are found no longer: {} + {} = {}. Both operands whole ({}) are found again to {}, so DRAM gives min({}, {}max({}, {:.3f} x {} + (1 - {:.3f}) x {})){} = {}: L2 answers {} of what is asked. DRAM takes {} of D.",
+         again, megabytes(t.by_waves_bytes - t.again_bytes), megabytes(t.again_bytes), megabytes(t.by_waves_bytes), megabytes(once), percent(resident), megabytes(t.l2_load_bytes), p_.batch > 1 ? fmt::format("{} x ", p_.batch) : "", megabytes(once), resident, megabytes(once), resident,
          megabytes(t.by_waves_bytes), t.extra_bytes > 0 ? fmt::format(" + {}", megabytes(t.extra_bytes)) : "", megabytes(t.dram_load_bytes), percent(t.l2_hit_rate), megabytes(t.dram_store_bytes));
     line("  DRAM time{}: {} / ({} B/s x {}){} = {}.", x_.missed_again > 0 ? ", with what clusters that want the same weights miss once more, every second of two, of many all but one" : "", megabytes(t.dram_bytes()), cite("dram.bandwidth"),
          c_.family == Family::decode ? cite_decode("dram_efficiency") : cite("dram.efficiency"), x_.missed_again > 0 ? fmt::format(" x (1 + {} x (1 - 2 ^ (1 - {})))", cite_decode("missed_again"), x_.grid.tiles_m) : "", microseconds(x_.dram_seconds));
@@ -188,7 +208,7 @@ class Explanation : private Page {
     if (c_.split_k > 1)
       line("  A cluster of {} blocks takes a tile, each a slice of K. {} clusters run at once on {} SMs, in {}.", c_.split_k, x_.concurrent, machine_.sms, counted(x_.rounds, "wave"));
     else
-      line("  {} run at once, {} an SM on {} of {} SMs; the busiest walks {}.", counted(x_.concurrent, "block"), x_.blocks_on_sm, x_.busy_sms, machine_.sms, counted(x_.rounds, "tile"));
+      line("  {} run at once, {}{} an SM on {} of {} SMs; the busiest walks {}.", counted(x_.concurrent, "block"), x_.concurrent < i64(x_.blocks_on_sm) * x_.busy_sms ? "up to " : "", x_.blocks_on_sm, x_.busy_sms, machine_.sms, counted(x_.rounds, "tile"));
     line("  The steps of {} that a block takes along K: ceil(ceil({} / {}) / {}) x {} = {}.", c_.tile_k, p_.k, decode::kSliceUnit, c_.split_k, decode::kSliceUnit / c_.tile_k, x_.steps);
     multiplied(fmt::format("{} x {} x {} x 2 x {} x {} x {} FLOP", x_.tiles, c_.split_k, x_.steps, c_.tile_m, c_.tile_n, c_.tile_k));
   }
@@ -249,10 +269,12 @@ class Explanation : private Page {
     const int warps = ffma::warps(c_), each = int(ceil_div(i64(x_.blocks_on_sm) * warps, i64(machine_.schedulers)));
     line("\nOne step of {} along K of the {} on one SM, in SM clocks. Each of {} schedulers has {}.", c_.tile_k, counted(x_.blocks_on_sm, "block"), cite("sm.schedulers"), counted(each, "warp"));
     line("  FP32 cores, {} a thread: {} x {} x {} x {} / {} = {}.", counted(i64(w.multiplies), "multiply-add"), each, number(w.multiplies), 64, machine_.schedulers, cite("sm.fp32_rate"), number(x_.step_math));
-    line("  Issue and registers: of a warp its multiply-adds, {} clk of the register file each, {} from and {} to shared memory, {} from global memory with its addresses, and the loop: {} x {} + {} + {} + {} x {} + {} = {}. Of all, a warp alone every other clock: max({}, {}) x {} = {}.",
+    line("  A warp's multiply-add, by the banks of the register file or by the lanes: max({:.3f}, 64 x {} / {}) = {:.3f}.", ffma::register_clocks(c_), machine_.schedulers, cite("sm.fp32_rate"), w.multiply_clocks);
+    line("  Issue and registers: of a warp its multiply-adds, {} clk each, {} from and {} to shared memory, {} from global memory with its addresses, and the loop: {} x {} + {} + {} + {} x {} + {} = {}. Of all, a warp alone every other clock: max({}, {}) x {} = {}.",
          fmt::format("{:.3f}", w.multiply_clocks), counted(number(w.loads), "load"), counted(number(w.stores), "store"), counted(number(w.units), "load"), number(w.multiplies), fmt::format("{:.3f}", w.multiply_clocks), number(w.loads), number(w.stores),
          number(w.units), number(w.unit_clocks), number(w.loop_clocks), number(w.clocks), each, kWarpsToIssue, number(w.clocks), number(x_.step_issue));
-    line("  Shared memory and L1, wavefronts and lines of a warp: {} x {} x ({} + {}) x 32 / {} = {}.", x_.blocks_on_sm, warps, number(w.wavefronts), number(w.lines), cite("sm.lsu_lanes"), number(x_.step_shared));
+    line("  Shared memory and L1, of a warp two wavefronts a load from shared memory; four and a line for each of {} rows, of what a load from global memory brings: {} x {} x ({} x 2 + {} x (4 + {})) x 32 / {} = {}.", number(w.lines / w.units), x_.blocks_on_sm, warps,
+         number(w.loads), number(w.units), number(w.lines / w.units), cite("sm.lsu_lanes"), number(x_.step_shared));
     line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(step_bytes(), x_.step_l2));
     line("  What a step asks for must have come when the next one ends, with half a tile's barriers: {} x {} + {} / 2 = {}.", cite("latency.dram"), kFp32LatencyLoad, cite("simt.step_clocks"), number(x_.step_latency));
     step_together();
@@ -308,7 +330,7 @@ class Explanation : private Page {
       if (tma) {
         line("  Shared memory, in and out: 2 x {} x {} x {} B / {} B/clk = {}.", c_.tile_m, c_.tile_n, size_of(o_.d), cite("sm.shared_bytes_per_clock"), number(x_.epilogue_shared));
         line("  Stores, of the SM or of all: max({} / {} B/clk, {} x {} / {} B/clk) = {}.", d, cite("sm90.store_bytes_per_clock"), d, x_.busy_sms, cite("l2.bytes_per_clock"), number(x_.epilogue_store));
-        line("  Fixed, for {} of D: {} x {} = {}.", counted(sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), "chunk"), sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), cite("sm90.chunk_clocks"), number(x_.epilogue_fixed));
+        line("  Fixed, for {} of D of 64 rows by {} columns: {} x {} = {}.", counted(sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), "chunk"), sm90::d_chunk_columns(o_, c_), sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), cite("sm90.chunk_clocks"), number(x_.epilogue_fixed));
       } else {
         line("  Threads write D, because {}: {} x {} x {} = {}.", why_threads_store(o_), each, warps, cite("sm90.direct_store_clocks"), number(x_.epilogue_store));
         if (x_.epilogue_fixed > 0) line("  Its operands: {} x {} = {}.", sm90::bands_per_warpgroup(c_), cite("sm90.operand_clocks"), number(x_.epilogue_fixed));

@@ -363,7 +363,7 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   f.registers_estimated = x.registers.estimated;
   f.shared_bytes = int(x.launch.shared_bytes);
   f.bound = speed_of_light(machine, o, c, p, x, x.traffic).top();
-  if (f.bound == Bound::latency && f.launch > f.latency) f.bound = Bound::launch;
+  if (f.bound == Bound::latency && f.launch > std::max({f.latency, f.dram, f.l2, f.shared_memory, f.compute, f.issue})) f.bound = Bound::launch;
   return x;
 }
 

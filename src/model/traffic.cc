@@ -143,6 +143,7 @@ Traffic traffic(const Machine& machine, const Operation& o, const Configuration&
     // Operands that fit in L2 whole are read once, however the waves fall.
     const double once = (t.a_bytes + t.b_bytes) / batch;
     const double resident = l2_survival(once, capacity);
+    if (resident < 1) t.band_bytes = band_distance;
     double total = cost(0, t.wave_bytes), distance;
     if (resident >= 1) {
       total = once;
@@ -201,6 +202,7 @@ L2Lookups l2_lookups(const Machine& machine, const Configuration& c, const Probl
   const bool alone = c.cluster_m * c.cluster_n > 1 || rows == 1;
   L2Lookups l;
   l.share = alone ? 1 : machine.l2_lookups, l.again = 0.5 * both;
+  l.rows = a, l.columns = b, l.row_readers = columns, l.column_readers = rows;
   l.sectors = t.l2_load_bytes * l.share / kSectorBytes;
   l.misses = std::min(l.sectors, (t.dram_load_bytes - t.extra_bytes) * (1 + l.again) / kSectorBytes);
   return l;

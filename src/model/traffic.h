@@ -14,6 +14,7 @@ struct Traffic {
   double dram_load_bytes = 0, dram_store_bytes = 0;
   double wave_bytes = 0;      // distinct bytes of A and B that one full wave reads: the reuse distance between waves
   double wave_rows = 0, wave_columns = 0;    // tile rows and columns of the first wave
+  double band_bytes = 0;      // that lie between two bands' reads of a column; 0: one wave, or both operands fit into L2 whole
   double by_waves_bytes = 0, again_bytes = 0;  // of one batch, wave by wave: what is read first or found no longer; of it the latter
   double l2_hit_rate = 0;     // of the loads of A and B
   double dram_bytes() const { return dram_load_bytes + dram_store_bytes; }
@@ -41,6 +42,7 @@ double warm_share(const Machine& machine, const Traffic& t);
 struct L2Lookups {
   double sectors = 0, misses = 0;  // of 32 bytes
   double share = 1, again = 0;     // lookups a request; of what DRAM gives, how much is missed a second time
+  double rows = 0, columns = 0, row_readers = 0, column_readers = 0;  // of A and B that a wave reads, and how many SMs read each of them
   double hit_rate() const { return sectors > 0 ? 1 - misses / sectors : 0; }
 };
 L2Lookups l2_lookups(const Machine& machine, const Configuration& c, const Problem& p, const TileGrid& grid, i64 concurrent, const Traffic& t);

@@ -182,6 +182,15 @@ TEST(Explain, KernelsFromAFile) {
 TEST(Choose, RanksAndRulesOut) {
   const auto json = foretile("choose --json --m 64 --n 4095 --k 4095").json();
   expect_envelope(json, "choose");
+  // For people a reason stands once, its configurations below it.
+  const std::string text = foretile("choose --m 64 --n 4095 --k 4095").out;
+  for (const auto& r : json["ruled_out"]) {
+    const std::string reason = "\n" + r["reason"].get<std::string>().substr(0, 40);
+    const size_t at = text.find(reason);
+    ASSERT_NE(at, std::string::npos) << reason;
+    EXPECT_EQ(text.find(reason, at + 1), std::string::npos) << reason;
+    EXPECT_NE(text.find(r["configuration"].get<std::string>(), at), std::string::npos) << r;
+  }
   ASSERT_FALSE(json.at("ranked").empty());
   double last = 0;
   for (const auto& row : json.at("ranked")) {

@@ -301,6 +301,8 @@ TEST(Forecast, BoundsMakeSense) {
   EXPECT_GT(barriers.issue, std::max({barriers.dram, barriers.l2, barriers.compute}));
   const Bound small = forecast(kH200, kBf16, few_rows(16, 256, 5), {8, 64, 64}).bound;
   EXPECT_TRUE(small == Bound::launch || small == Bound::latency) << name_of(small);
+  // Lines beyond the last row keep L2 waiting: no unit is near its limit, but neither is it the launch, a fortieth of the time.
+  EXPECT_EQ(forecast(kH200, kBf16, catalogue::decode(64, 64, 128, 6), {16, 28672, 4096}).bound, Bound::latency);
   EXPECT_EQ(name_of(Bound::shared_memory), std::string("shared memory"));
 }
 
