@@ -21,7 +21,7 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   if (c.tile_m <= 0 || c.tile_n <= 0 || c.tile_k <= 0) return "tile sizes must be positive";
   if (c.family != Family::decode && c.family != Family::ffma && c.family != Family::gemv && c.split_k != 1) return "only the decode, ffma and gemv families split K";
   if (c.family != Family::ffma && c.cluster_k != 1) return "only the ffma family names blocks of a cluster along K apart from split_k";
-  if (c.family != Family::decode && o.gating != Gating::none) return "gated products take the decode family";
+  if (c.family != Family::decode && c.family != Family::sm90 && o.gating != Gating::none) return "gated products take the decode and sm90 families";
 
   if (c.family == Family::ffma) {
     if (!is_single_width(o.a) || o.a != o.b) return "the ffma family takes A and B both fp32 or both tf32";
@@ -83,6 +83,9 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   }
   if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192 && c.tile_m != 256) return "sm90 tiles have 64, 128, 192 or 256 rows";
   if (c.tile_n % 16 || c.tile_n > 256) return "sm90 tiles have a multiple of 16 columns, at most 256";
+  if (o.gating == Gating::interleaved) return "the sm90 family gates halves: of pairs side by side one thread has both, but not the neighbour to store them with";
+  if (o.gating != Gating::none && (has_operands(o) || o.output != Alignment::tma)) return "the sm90 family gates products without C, bias and residual, whose D obeys TMA's rules";
+  if (o.gating != Gating::none && (c.tile_n % 32 || c.tile_n / 2 % c.cluster_m)) return "a gated sm90 tile has a multiple of 32 columns";
   if (c.schedule == Schedule::pingpong && c.tile_m > 128) return "a ping-pong tile has 64 or 128 rows: one warpgroup holds all of it";
   if (sm90::accumulators_per_thread(c) > 160) return "more than 160 accumulators a thread would spill";
   if (c.cluster_m < 1 || c.cluster_n < 1 || c.cluster_m * c.cluster_n > 2) return "sm90 clusters have one or two blocks";

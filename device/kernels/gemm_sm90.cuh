@@ -9,7 +9,8 @@
 //             take turns at the tensor cores, so that one's epilogue hides under the other's multiply.
 //   store     each consumer rounds its accumulators into swizzled chunks of 64 rows and sends them by TMA; the stores run
 //             on under the next tile. Where the epilogue has operands or an activation, or D breaks TMA's alignment
-//             rules, the chunks are fp32 and its threads finish and write them.
+//             rules, the chunks are fp32 and its threads finish and write them. Gated products (halves, no operands) are
+//             gated in registers and leave by TMA.
 //
 // Barriers (arrive counts in gemm_sm90_facts.h).
 //   full[s]   1 arrival: the producer, expecting the bytes of both tiles, its own and those multicast to it. Completes
@@ -62,9 +63,10 @@ template <Operation O, Configuration C> struct GemmSm90 {
   FORETILE_DEVICE WorkIterator work() const {
     return {i32(block_index().x) / kClusterSize, i32(grid_size().x) / kClusterSize, i32(tile_count(args.grid))};
   }
-  // First row and column of this block's tile.
+  // First row of this block's tile, and its first column of D.
   FORETILE_DEVICE i32 first_row(const TileCoordinate& tile) const { return (tile.m * C.cluster_m + i32(rank_m)) * C.tile_m; }
-  FORETILE_DEVICE i32 first_column(const TileCoordinate& tile) const { return (tile.n * C.cluster_n + i32(rank_n)) * C.tile_n; }
+  FORETILE_DEVICE i32 first_column(const TileCoordinate& tile) const { return (tile.n * C.cluster_n + i32(rank_n)) * sm90::tile_outputs(O, C); }
+  FORETILE_DEVICE i32 outputs() const { return i32(output_columns(O, args.n)); }
 
   FORETILE_DEVICE void run() {
     if (thread_index() == 0) {
@@ -153,9 +155,13 @@ template <Operation O, Configuration C> struct GemmSm90 {
                             blocks_along_n());
   }
   FORETILE_DEVICE void load_b(const Step& at) {
-    const i32 row = first_column(at.tile) + i32(rank_m) * sm90::b_box_rows(C);
-    load_share<C.cluster_m>(b_stage(at.ring.stage), sm90::b_slab_bytes(C), args.b, at, row, args.b_batched, sm90::b_box_rows(C), rank_m,
-                            blocks_along_m());
+    constexpr int kRows = sm90::b_box_rows(O, C), kBoxes = C.tile_n / kRows / C.cluster_m;  // of this block
+    FORETILE_UNROLL
+    for (int i = 0; i < kBoxes; ++i) {
+      const i32 share = i32(rank_m) + i;
+      const i32 row = first_column(at.tile) + share * (O.gating == Gating::none ? kRows : args.n / 2);
+      load_share<C.cluster_m>(b_stage(at.ring.stage), sm90::b_slab_bytes(C), args.b, at, row, args.b_batched, kRows, u32(share), blocks_along_m());
+    }
   }
 
   // This block's share of a tile that `Sharers` blocks have in common, slab by slab.
@@ -295,7 +301,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
       const SmemAddress staged = staging(consumer, buffer);
       // With two buffers the barrier of the chunk between says that this one has been read.
       if constexpr (C.store_buffers == 1) named_barrier_sync(barrier_id, sm90::kWarpgroup);
-      stage_as_float(acc, chunk, staged);
+      stage_as_float(chunk, staged, [&](int i) { return acc[i]; });
       named_barrier_sync(barrier_id, sm90::kWarpgroup);
       finish_chunk(band, band.column + chunk * sm90::d_chunk_columns(O, C), staged);
       buffer = buffer + 1 == C.store_buffers ? 0 : buffer + 1;
@@ -328,10 +334,10 @@ template <Operation O, Configuration C> struct GemmSm90 {
       fence_proxy_async();
       named_barrier_sync(barrier_id, sm90::kWarpgroup);
       const i32 column = band.column + chunk * sm90::d_chunk_columns(O, C);
-      const bool ends_within = column < args.n && column + sm90::d_chunk_columns(O, C) > args.n && args.n * size_of(O.d) % 16 != 0;
+      const bool ends_within = column < outputs() && column + sm90::d_chunk_columns(O, C) > outputs() && outputs() * size_of(O.d) % 16 != 0;
       if (ends_within) copy_chunk(band, column, staged);
       if (issuer) {
-        if (!ends_within && band.row < args.m && column < args.n) tma_store(args.d, {column, band.row, band.batch}, staged);
+        if (!ends_within && band.row < args.m && column < outputs()) tma_store(args.d, {column, band.row, band.batch}, staged);
         bulk_commit();
       }
       buffer = buffer + 1 == C.store_buffers ? 0 : buffer + 1;
@@ -340,23 +346,28 @@ template <Operation O, Configuration C> struct GemmSm90 {
 
   static constexpr int kChunk = sm90::d_chunk_columns(O, C) / 2;  // accumulators a thread
 
-  FORETILE_DEVICE void stage_as_float(const float (&acc)[kAccumulators], int chunk, SmemAddress staged, float alpha = 1) {
+  // value(i) stands in the place of this thread's i-th accumulator of the band.
+  template <class Value> FORETILE_DEVICE void stage_as_float(int chunk, SmemAddress staged, const Value& value) {
     constexpr Swizzle kSwizzle = sm90::d_swizzle(O, C);
     FORETILE_UNROLL
     for (int i = 0; i < kChunk; i += 2) {
       const Element at = wgmma_accumulator(int(thread_index() % sm90::kWarpgroup), i);
       const u32 address = staged.value + u32(at.row) * span_of(kSwizzle) + u32(at.column) * 4;
-      store_shared(SmemAddress{swizzle_address(address, kSwizzle)}, f32x2{scale(alpha, acc[chunk * kChunk + i]), scale(alpha, acc[chunk * kChunk + i + 1])});
+      store_shared(SmemAddress{swizzle_address(address, kSwizzle)}, f32x2{value(chunk * kChunk + i), value(chunk * kChunk + i + 1)});
     }
   }
 
-  // One chunk of 64 rows in the type of D and the swizzle of its tensor map: a plain epilogue's whole work.
+  // One chunk of 64 rows in the type of D and the swizzle of its tensor map: all that an epilogue without operands has to do.
   FORETILE_DEVICE void write_chunk(const float (&acc)[kAccumulators], int chunk, const Band& band, SmemAddress staged) {
-    const float alpha = band.epilogue.alpha;
+    const auto value = [&](int i) {
+      if constexpr (O.gating == Gating::none) return scale(band.epilogue.alpha, acc[i]);
+      else return band.epilogue.gated(acc[i], acc[i + kAccumulators / 2], 0, 0, args.n);
+    };
     if constexpr (O.d == DType::fp32) {
-      stage_as_float(acc, chunk, staged, alpha);
+      stage_as_float(chunk, staged, value);
     } else {
       constexpr Swizzle kSwizzle = sm90::d_swizzle(O, C);
+      const auto pair = [&](int i) { return pack_pair<Storage<O.d>>(value(i), value(i + 1)); };
       // Each lane gives the address of one row of one of the four 8x8 matrices: two down, two across.
       const u32 thread = thread_index() % sm90::kWarpgroup;
       const u32 row = staged.value + (thread / 32 * 16 + thread % 16) * span_of(kSwizzle) + thread % 32 / 16 * 16;
@@ -364,12 +375,9 @@ template <Operation O, Configuration C> struct GemmSm90 {
       for (int i = 0; i < kChunk; i += 8) {
         const int first = chunk * kChunk + i;
         store_matrix_x4(SmemAddress{swizzle_address(row + u32(i) * 4, kSwizzle)},
-                        {pair(acc, first, alpha), pair(acc, first + 2, alpha), pair(acc, first + 4, alpha), pair(acc, first + 6, alpha)});
+                        {pair(first), pair(first + 2), pair(first + 4), pair(first + 6)});
       }
     }
-  }
-  static FORETILE_DEVICE u32 pair(const float (&acc)[kAccumulators], int i, float alpha) {
-    return pack_pair<Storage<O.d>>(scale(alpha, acc[i]), scale(alpha, acc[i + 1]));
   }
 
   // TMA stores whole units of 16 bytes, past the last column where a row of D ends inside one: such a chunk is copied
@@ -381,7 +389,7 @@ template <Operation O, Configuration C> struct GemmSm90 {
     const MatrixArgument& d = args.epilogue.d;
     for (u32 i = thread_index() % sm90::kWarpgroup; i < sm90::kMmaRows * kColumns; i += sm90::kWarpgroup) {
       const i32 r = i32(i / kColumns), c = i32(i % kColumns);
-      if (band.row + r >= args.m || column + c >= args.n) continue;
+      if (band.row + r >= args.m || column + c >= outputs()) continue;
       const u32 address = staged.value + u32(r) * span_of(kSwizzle) + u32(c) * sizeof(D);
       const D value = load_shared<D>(SmemAddress{swizzle_address(address, kSwizzle)});
       store_global(static_cast<D*>(d.data) + Epilogue<O>::offset(d, band.batch, band.row + r, column + c), value);

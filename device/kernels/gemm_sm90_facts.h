@@ -50,15 +50,20 @@ constexpr int a_stage_bytes(const Operation& o, const Configuration& c) { return
 constexpr int b_stage_bytes(const Operation& o, const Configuration& c) { return slabs(o, c) * b_slab_bytes(c); }
 constexpr int stage_bytes(const Operation& o, const Configuration& c) { return a_stage_bytes(o, c) + b_stage_bytes(o, c); }
 
-// D leaves by TMA where nothing but scaling and rounding stands between the accumulators and it; else threads write it,
-// out of accumulators staged as fp32.
-constexpr bool stores_by_tma(const Operation& o) { return o.output == Alignment::tma && is_plain(o); }
+// Gate and up columns in halves of B's rows: the first half of a tile's columns are gates, the second their up columns, so
+// that the two of a pair meet in the registers of one thread.
+constexpr int tile_halves(const Operation& o) { return o.gating == Gating::halves ? 2 : 1; }
+constexpr int tile_outputs(const Operation& o, const Configuration& c) { return c.tile_n / tile_halves(o); }  // columns of D
+
+// D leaves by TMA where nothing but scaling, gating and rounding stands between the accumulators and it; else threads write
+// it, out of accumulators staged as fp32.
+constexpr bool stores_by_tma(const Operation& o) { return o.output == Alignment::tma && (is_plain(o) || o.gating != Gating::none); }
 constexpr DType staged_type(const Operation& o) { return stores_by_tma(o) ? o.d : DType::fp32; }
 // A chunk is 64 rows by as many columns as fill the widest swizzle span that divides the tile.
-constexpr Swizzle d_swizzle(const Operation& o, const Configuration& c) { return swizzle_for_row(c.tile_n * size_of(staged_type(o))); }
+constexpr Swizzle d_swizzle(const Operation& o, const Configuration& c) { return swizzle_for_row(tile_outputs(o, c) * size_of(staged_type(o))); }
 constexpr int d_chunk_columns(const Operation& o, const Configuration& c) { return span_of(d_swizzle(o, c)) / size_of(staged_type(o)); }
 constexpr int d_chunk_bytes(const Operation& o, const Configuration& c) { return kMmaRows * span_of(d_swizzle(o, c)); }
-constexpr int d_chunks_per_band(const Operation& o, const Configuration& c) { return c.tile_n / d_chunk_columns(o, c); }
+constexpr int d_chunks_per_band(const Operation& o, const Configuration& c) { return tile_outputs(o, c) / d_chunk_columns(o, c); }
 constexpr int d_staging_bytes(const Operation& o, const Configuration& c) { return consumer_warpgroups(c) * c.store_buffers * d_chunk_bytes(o, c); }
 
 constexpr int a_offset(const Configuration&) { return 0; }
@@ -96,6 +101,7 @@ constexpr int a_box_rows(const Configuration& c, i64 m) {
 constexpr int expected_bytes(const Operation& o, const Configuration& c, int box_rows_of_a) {
   return b_stage_bytes(o, c) + box_rows_of_a * c.cluster_n * slabs(o, c) * kTileRowBytes;
 }
-constexpr int b_box_rows(const Configuration& c) { return c.tile_n / c.cluster_m; }
+// Of halves a box each, which two blocks of a cluster share out.
+constexpr int b_box_rows(const Operation& o, const Configuration& c) { return c.tile_n / max_of(tile_halves(o), c.cluster_m); }
 
 }  // namespace foretile::sm90

@@ -70,7 +70,7 @@ std::string why_not_gated(const DeviceInfo& device, const CheckedCall& x) {
   if (device.compute_capability != 90) return fmt::format("device {} ({}) has no kernel for gated products: they need compute capability 9.0 (Hopper)", device.ordinal, device.name);
   if (x.problem.k == 0) return "gated products need something to multiply: K above 0, and an alpha that is not 0 on the host";
   const char* reason = why_not(x.operation, kGated, x.problem);
-  return reason ? fmt::format("gated products take the decode family alone, and {}", reason) : std::string();
+  return reason ? fmt::format("gated products take the decode and sm90 families, and {}", reason) : std::string();
 }
 
 Status choose_configuration(const DeviceInfo& device, const Matmul& call, const CheckedCall& x, Configuration& configuration) {

@@ -15,10 +15,11 @@ namespace {
 class Filter {
  public:
   Filter(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions) : machine_(machine), o_(o), p_(p) {
+    constexpr Configuration any = catalogue::coop(128, 128, 6, 2);
+    decode_alone_ = o.gating != Gating::none && why_not_on(machine, o, any, p);
     if (!conditions.batch_invariant) return;
     slices_ = slices_for(conditions);
-    constexpr Configuration any = catalogue::tf32(catalogue::coop(128, 128, 6, 2));
-    only_sm90_ = o.a == DType::tf32 && !why_not_on(machine, o, any, p);
+    only_sm90_ = o.a == DType::tf32 && !why_not_on(machine, o, catalogue::tf32(any), p);
   }
   const char* why_not(const Configuration& c) const {
     if (const char* reason = why_not_on(machine_, o_, c, p_)) return reason;
@@ -28,7 +29,7 @@ class Filter {
     if (c.family == Family::decode && rows_of_tiles > 1) {
       // The catalogue's decode tiles take up to 96 rows; two rows of tiles at most, which only more rows than that can need.
       if (p_.m <= 96) return "a decode tile with more rows reads the weights once";
-      if (rows_of_tiles > 2 && o_.gating == Gating::none && slices_ <= 1) return "more than two rows of decode tiles read the weights too often";
+      if (rows_of_tiles > 2 && !decode_alone_ && slices_ <= 1) return "more than two rows of decode tiles read the weights too often";
     }
     return nullptr;
   }
@@ -53,6 +54,7 @@ class Filter {
   const Problem& p_;
   int slices_ = 0;  // 0: any
   bool only_sm90_ = false;
+  bool decode_alone_ = false;  // gated, with operands or pairs side by side
 };
 
 }  // namespace
@@ -84,7 +86,7 @@ Configuration pick(const Machine& machine, const Operation& o, const Problem& p,
     if (!best || seconds < best_seconds) best = &c, best_seconds = seconds;
   }
   if (!best)
-    throw std::invalid_argument(fmt::format("m {}, n {}, k {}, batch {}: {}{}", p.m, p.n, p.k, p.batch, o.gating == Gating::none ? "" : "gated products take the decode family alone, and ", reason));
+    throw std::invalid_argument(fmt::format("m {}, n {}, k {}, batch {}: {}{}", p.m, p.n, p.k, p.batch, o.gating == Gating::none ? "" : "gated products take the decode and sm90 families, and ", reason));
   return *best;
 }
 

@@ -128,7 +128,7 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
     if (c.cluster_m * c.cluster_n > 1)
       list.push_back({"l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld_dest_multicast.sum", blocks * steps * ((c.cluster_n > 1 ? a_lines : 0) + (c.cluster_m > 1 ? b_lines : 0)) * line, "B", true, "of these, boxes that a cluster shares"});
     if (sm90::stores_by_tma(o)) {
-      const bool whole = p.n * size_of(o.d) % kSectorBytes == 0;
+      const bool whole = output_columns(o, p.n) * size_of(o.d) % kSectorBytes == 0;
       list.push_back({"l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum", x.traffic.d_bytes, "B", whole, whole ? "D" : "D; where rows do not end on sectors a little more"});
     }
     list.push_back({"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 100 * x.flops_executed / (machine.tensor_rate(o.a) * machine.sm90.mma_efficiency * machine.sms * x.clock * kernel_seconds), "%", false,

@@ -321,14 +321,15 @@ class Explanation : private Page {
   void epilogue() {
     const bool sm90 = c_.family == Family::sm90, tma = sm90 && sm90::stores_by_tma(o_);
     const double instructions = epilogue_instructions(o_);
-    const std::string d = fmt::format("min({}, {}) x min({}, {}) x {} B", c_.tile_m, p_.m, c_.tile_n, p_.n, size_of(o_.d)), schedulers = cite("sm.schedulers");
+    const int outputs = sm90 ? sm90::tile_outputs(o_, c_) : c_.tile_n;
+    const std::string d = fmt::format("min({}, {}) x min({}, {}) x {} B", c_.tile_m, p_.m, outputs, output_columns(o_, p_.n), size_of(o_.d)), schedulers = cite("sm.schedulers");
     const int blocks = x_.blocks_on_sm, values = c_.tile_m * c_.tile_n;
     line("\nEpilogue of one tile{}, in SM clocks.", sm90 || blocks == 1 ? "" : " of each block of an SM");
     if (sm90) {
-      const int warps = 4 * (c_.schedule == Schedule::pingpong ? 1 : sm90::consumer_warpgroups(c_)), each = sm90::accumulators_per_thread(c_);
+      const int warps = 4 * (c_.schedule == Schedule::pingpong ? 1 : sm90::consumer_warpgroups(c_)), each = sm90::accumulators_per_thread(c_) / sm90::tile_halves(o_);
       line("  Instructions: {} x {} x {} / {} = {}.", each, number(instructions), warps, schedulers, number(x_.epilogue_issue));
       if (tma) {
-        line("  Shared memory, in and out: 2 x {} x {} x {} B / {} B/clk = {}.", c_.tile_m, c_.tile_n, size_of(o_.d), cite("sm.shared_bytes_per_clock"), number(x_.epilogue_shared));
+        line("  Shared memory, in and out: 2 x {} x {} x {} B / {} B/clk = {}.", c_.tile_m, outputs, size_of(o_.d), cite("sm.shared_bytes_per_clock"), number(x_.epilogue_shared));
         line("  Stores, of the SM or of all: max({} / {} B/clk, {} x {} / {} B/clk) = {}.", d, cite("sm90.store_bytes_per_clock"), d, x_.busy_sms, cite("l2.bytes_per_clock"), number(x_.epilogue_store));
         line("  Fixed, for {} of D of 64 rows by {} columns: {} x {} = {}.", counted(sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), "chunk"), sm90::d_chunk_columns(o_, c_), sm90::bands_per_warpgroup(c_) * sm90::d_chunks_per_band(o_, c_), cite("sm90.chunk_clocks"), number(x_.epilogue_fixed));
       } else {

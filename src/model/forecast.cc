@@ -28,6 +28,7 @@ double epilogue_instructions(const Operation& o) {
   if (o.has_c) count += 3;
   if (o.has_bias) count += 2;
   if (o.has_residual) count += 3;
+  if (o.gating != Gating::none) count += 2;  // the up column's scaling, and the product
   switch (o.activation) {
     case Activation::none: break;
     case Activation::relu: count += 1; break;
@@ -76,9 +77,9 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
 
   // Epilogue of one tile by one block. Ping-pong: one warpgroup alone.
   const double warpgroups = c.schedule == Schedule::pingpong ? 1 : sm90::consumer_warpgroups(c);
-  const double warps = 4 * warpgroups, values = sm90::accumulators_per_thread(c);
-  const double tile_d = double(c.tile_m) * c.tile_n * size_of(o.d);
-  const double real_d = std::min<double>(c.tile_m, double(p.m)) * std::min<double>(c.tile_n, double(p.n)) * size_of(o.d);
+  const double warps = 4 * warpgroups, values = sm90::accumulators_per_thread(c) / sm90::tile_halves(o), outputs = sm90::tile_outputs(o, c);
+  const double tile_d = double(c.tile_m) * outputs * size_of(o.d);
+  const double real_d = std::min<double>(c.tile_m, double(p.m)) * std::min<double>(outputs, double(output_columns(o, p.n))) * size_of(o.d);
   x.epilogue_issue = values * epilogue_instructions(o) * warps / machine.schedulers;
   if (sm90::stores_by_tma(o)) {
     x.epilogue_shared = 2 * tile_d / machine.shared_bytes_per_clock;

@@ -103,8 +103,8 @@ Alignment output_alignment(const Operation& o, const Problem& p, const Operands&
 Sm90TensorMaps sm90_tensor_maps(const Operation& o, const Configuration& c, const Problem& p, const Operands& x) {
   Sm90TensorMaps maps;
   maps.a = matrix_map(x.a, o.a, p.k, p.m, p.batch, u32(sm90::slab_elements(o)), u32(sm90::a_box_rows(c, p.m)), Swizzle::bytes128);
-  maps.b = matrix_map(x.b, o.b, p.k, p.n, p.batch, u32(sm90::slab_elements(o)), u32(sm90::b_box_rows(c)), Swizzle::bytes128);
-  maps.d = matrix_map(x.epilogue.d, o.d, p.n, p.m, p.batch, u32(sm90::d_chunk_columns(o, c)), sm90::kMmaRows, sm90::d_swizzle(o, c));
+  maps.b = matrix_map(x.b, o.b, p.k, p.n, p.batch, u32(sm90::slab_elements(o)), u32(sm90::b_box_rows(o, c)), Swizzle::bytes128);
+  maps.d = matrix_map(x.epilogue.d, o.d, output_columns(o, p.n), p.m, p.batch, u32(sm90::d_chunk_columns(o, c)), sm90::kMmaRows, sm90::d_swizzle(o, c));
   return maps;
 }
 

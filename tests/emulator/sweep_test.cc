@@ -64,7 +64,7 @@ std::vector<Kernel> all_kernels() {
 u64 hash_of(const std::string& text) { return Hash().add(text).value; }
 
 // Fewer and more rows and columns than a tile, one step of K and more of them than the ring is deep.
-Problem problem_of(const Configuration& c, u64 bits) {
+Problem problem_of(const Operation& o, const Configuration& c, u64 bits) {
   const auto pick = [&bits](std::initializer_list<i64> sizes) {
     const i64 size = sizes.begin()[bits % sizes.size()];
     bits /= sizes.size();
@@ -72,7 +72,7 @@ Problem problem_of(const Configuration& c, u64 bits) {
   };
   const i64 m = i64(c.tile_m) * c.cluster_m, n = i64(c.tile_n) * c.cluster_n, ring = i64(std::max(1, c.stages)) * c.tile_k * c.split_k;
   const i64 least = c.split_k > 1 ? i64(decode::kSliceUnit) * c.split_k : 8;  // a slice for every block
-  return {.m = pick({1, m / 2, m, m + 5}), .n = pick({8, n, n + 8, n + n / 2}), .k = std::max(least, pick({8, c.tile_k, ring + c.tile_k + 8, ring + 2 * c.tile_k})), .batch = pick({1, 1, 1, 2})};
+  return {.m = pick({1, m / 2, m, m + 5}), .n = round_up(pick({8, n, n + 8, n + n / 2}), o.gating == Gating::none ? i64(1) : i64(16)), .k = std::max(least, pick({8, c.tile_k, ring + c.tile_k + 8, ring + 2 * c.tile_k})), .batch = pick({1, 1, 1, 2})};
 }
 
 // Empty, or what is wrong.
@@ -83,8 +83,8 @@ std::string run_one(const Kernel& k, int combination, u64 bits) {
   o.scheduling = schedule == 0 ? Scheduling::round_robin : schedule % 2 ? Scheduling::random : Scheduling::priority;
   o.seed = u64(schedule) + 1;
   o.dependent_launch = true;
-  Problem p = problem_of(k.configuration, bits);
-  for (u64 other = bits; why_not(k.operation, k.configuration, p); p = problem_of(k.configuration, ++other))
+  Problem p = problem_of(k.operation, k.configuration, bits);
+  for (u64 other = bits; why_not(k.operation, k.configuration, p); p = problem_of(k.operation, k.configuration, ++other))
     if (other == bits + 64) return fmt::format("{} {} computes none of the sizes", text_of(k.operation), text_of(k.configuration));
   reference::GemmDataOptions d;
   d.seed = bits % 1000;

@@ -116,6 +116,19 @@ TEST(Choose, Tf32TakesTensorCoresWhereTheyCanGo) {
     }
 }
 
+// Thousands of rows of a gated product leave the decode kernel where the Hopper kernel gates: halves, without operands.
+TEST(Choose, GatedProductsOfManyRowsTakeLargeTilesWhereTheseGate) {
+  const Operation halves = catalogue::gated(DType::bf16, DType::bf16, Gating::halves);
+  Operation with_bias = halves;
+  with_bias.has_bias = true;
+  for (const i64 m : {512, 4096}) {
+    EXPECT_EQ(pick(kH200, halves, {m, 28672, 4096}).family, Family::sm90) << m;
+    EXPECT_EQ(pick(kH200, catalogue::gated(DType::bf16, DType::bf16, Gating::interleaved), {m, 28672, 4096}).family, Family::decode) << m;
+    EXPECT_EQ(pick(kH200, with_bias, {m, 28672, 4096}).family, Family::decode) << m;
+  }
+  EXPECT_EQ(pick(kH200, halves, {8, 28672, 4096}).family, Family::decode);
+}
+
 TEST(Choose, WhatNoKernelComputesIsRefused) {
   Operation o = kBf16;
   o.a = o.b = DType::int8;

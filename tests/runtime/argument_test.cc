@@ -123,7 +123,7 @@ TEST_F(Arguments, Tf32IsForFp32AndOnlyWhereItIsAskedFor) {
   refused(call, Code::unsupported, {"dtype of A is tf32", "fp32, fp16, bf16", "compute"});
   call = product(64, 64, 64);
   call.a.dtype = call.b.dtype = DType::fp32, call.compute = Compute::tf32, call.gating = Gating::halves;
-  refused(call, Code::unsupported, {"gated products take the decode family", "both bf16 or both fp16"});
+  refused(call, Code::unsupported, {"gated products take the decode and sm90 families", "both bf16 or both fp16"});
 }
 
 TEST_F(Arguments, TransposedOutputsAreRefused) {

@@ -104,10 +104,10 @@ TEST_F(DecodeCalls, CMayNotBeDWhereTheProductIsGated) {
 TEST_F(DecodeCalls, WhatNoKernelGatesIsRefusedInWords) {
   Matmul call = gated(8, 256, 512);
   call.a.dtype = call.b.dtype = DType::fp32;
-  refused(call, Code::unsupported, {"gated products take the decode family", "both bf16 or both fp16"});
+  refused(call, Code::unsupported, {"gated products take the decode and sm90 families", "both bf16 or both fp16"});
   call = gated(8, 256, 512);
   call.a.ld = 513;
-  refused(call, Code::unsupported, {"gated products take the decode family", "16 bytes"});
+  refused(call, Code::unsupported, {"gated products take the decode and sm90 families", "16 bytes"});
   call = gated(8, 256, 512);
   call.b.transposed = true, call.b.ld = 256;
   refused(call, Code::unsupported, {"not transposed"});
@@ -119,8 +119,8 @@ TEST_F(DecodeCalls, WhatNoKernelGatesIsRefusedInWords) {
   call.alpha = 1, call.device = 1;  // A100
   refused(call, Code::unsupported, {"A100", "Hopper"});
   const Configuration hopper = catalogue::coop(128, 128, 6, 2);
-  call.device = 0, call.configuration = &hopper;
-  refused(call, Code::unsupported, {"sm90:128x128x64", "gated products take the decode family"});
+  call.device = 0, call.configuration = &hopper, call.gating = Gating::interleaved;
+  refused(call, Code::unsupported, {"sm90:128x128x64", "gates halves"});
 }
 
 // ---- dependent launch -------------------------------------------------------------------------------------

@@ -66,6 +66,8 @@ void add_more_operations(std::vector<BuiltIn>& to) {
   add_kernel<aligned({.activation = Activation::silu, .gating = Gating::interleaved}), kDecodeSplit>(to);
   add_kernel<aligned({.in = DType::fp16, .out = DType::fp32, .c = true, .residual = true, .side = DType::fp32, .activation = Activation::gelu_tanh, .gating = Gating::interleaved}), kDecode>(to);
   add_kernel<direct_store(aligned({.out = DType::fp16, .c = true, .bias = true, .residual = true, .side = DType::fp16, .gating = Gating::interleaved})), kDecodeSplit>(to);
+  add_kernel<aligned({.activation = Activation::silu, .gating = Gating::halves}), kSm90Pair>(to);
+  add_kernel<aligned({.in = DType::fp16, .out = DType::fp32, .activation = Activation::gelu_tanh, .gating = Gating::halves}), kSm90>(to);
   add_kernel<transposed(catalogue::product(DType::bf16, DType::bf16), true, false), kSimt>(to);
   add_kernel<transposed(catalogue::product(DType::fp16, DType::fp32), false, true), kSimt>(to);
   add_kernel<transposed(catalogue::full(DType::fp32, DType::fp32, Activation::relu), true, true), kSimt>(to);
