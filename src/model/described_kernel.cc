@@ -71,7 +71,7 @@ double alone(const DescribedKernel& k, double instructions) {
 }
 
 struct Block {  // clocks of one block's step on each unit of its SM
-  double math = 0, loads = 0, deposits = 0, issue = 0, l2_bytes = 0, instructions = 0, waits = 0;
+  double math = 0, loads = 0, deposits = 0, issue = 0, l2_bytes = 0, instructions = 0, memory = 0, busy = 0, waits = 0;
   double turns = 0;  // mma.sync: its fragments and its multiplies take turns, so both
 };
 
@@ -123,9 +123,10 @@ Block block_step(const Machine& machine, const DescribedKernel& k, double latenc
   // wgmma starts when a stage is full and is waited for before the stage is asked for again, so that a stage's round, which the
   // production kernel's producer warp hides, comes on top.
   if (k.multiplier == Multiplier::wgmma) busy = std::max(b.math, b.loads) + machine.sm90.step_clocks + double(k.tile_k) * size_of(k.input) / 128 * machine.sm90.slab_clocks;
-  const double memory = latency + (k.copy == Copy::bulk ? machine.tma_latency : 0), barrier = machine.simt.step_clocks / 2;
+  b.memory = latency + (k.copy == Copy::bulk ? machine.tma_latency : 0), b.busy = busy;
+  const double barrier = machine.simt.step_clocks / 2;
   const bool through_shared = b.deposits > 0;
-  b.waits = (k.stages <= 1 ? memory + busy : std::max(memory / (k.stages - 1), busy)) + (through_shared ? b.deposits + machine.shared_latency : 0) + k.barriers * barrier;
+  b.waits = (k.stages <= 1 ? b.memory + busy : std::max(b.memory / (k.stages - 1), busy)) + (through_shared ? b.deposits + machine.shared_latency : 0) + k.barriers * barrier;
   return b;
 }
 
@@ -281,13 +282,15 @@ DescribedForecast forecast(const Machine& machine, const DescribedKernel& k, con
   const double full_clocks = double(full) * (steps * t.step + t.epilogue + start), last_clocks = rest ? steps * last.step + last.epilogue + start : 0;
   f.blocks_on_sm = most;
   f.step_turns = most * b.turns, f.step_math = t.math, f.step_shared = t.shared, f.step_l2 = t.l2, f.step_issue = t.issue, f.step_latency = t.latency, f.step_clocks = t.step;
+  f.alone_memory = b.memory, f.alone_busy = b.busy, f.alone_deposits = b.deposits;
   f.epilogue_clocks = t.epilogue;
+  f.full_clocks = full_clocks;
   f.core_clocks = full_clocks + last_clocks;
   f.fill_clocks = machine.simt.fill_clocks + machine.dram_latency;
 
   f.dram = f.traffic.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
   f.launch = machine.launch_seconds;
-  const double full_share = double(full * resident) / double(f.tiles);
+  const double full_share = f.full_share = double(full * resident) / double(f.tiles);
   const auto seconds_at = [&](double clock) {
     return f.launch + f.fill_clocks / clock + norm(full_clocks / clock, f.dram * full_share) + norm(last_clocks / clock, f.dram * (1 - full_share));
   };

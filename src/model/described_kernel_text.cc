@@ -203,9 +203,10 @@ class DescribedExplanation : private Page {
     const Occupancy& q = f_.occupancy;
     line("\nOccupancy. {} = {}, {} registers a thread, {} B of shared memory.", counted(threads_of(k_), "thread"), counted(q.warps_per_block, "warp"), k_.registers, k_.shared_bytes);
     const int unit = int(round_up(i64(k_.registers) * 32, i64(machine_.register_unit)));
-    line("  Blocks an SM by registers: {} / {} schedulers / {} a warp (rounded up to {}), down, x {} schedulers / {} = {}. By shared memory: {} / ({} + {} reserved, rounded up to 128) = {}. "
-         "By warps: {} / {} = {}. By blocks: {}.", cite("sm.registers"), cite("sm.schedulers"), unit, cite("sm.register_unit"), machine_.schedulers, counted(q.warps_per_block, "warp"), q.by_registers,
-         cite("sm.shared_bytes"), k_.shared_bytes, cite("sm.shared_reserved"), q.by_shared_memory, cite("sm.warps"), q.warps_per_block, q.by_warps, cite("sm.blocks"));
+    const i64 shared = round_up(i64(k_.shared_bytes) + i64(machine_.shared_reserved), 128);
+    line("  Blocks an SM by registers, 32 x {} a warp rounded up to a multiple of {}, by schedulers: floor(floor({} / {} / {}) x {} / {}) = {}. By shared memory, with {} reserved and rounded up to a multiple of 128: floor({} / {}) = {}. "
+         "By warps: floor({} / {}) = {}. By blocks: {}.", k_.registers, cite("sm.register_unit"), cite("sm.registers"), cite("sm.schedulers"), unit, machine_.schedulers, q.warps_per_block, q.by_registers, cite("sm.shared_reserved"),
+         cite("sm.shared_bytes"), shared, q.by_shared_memory, cite("sm.warps"), q.warps_per_block, q.by_warps, cite("sm.blocks"));
     line("  So {} an SM, limited by {}: {} of the warps an SM can hold (theoretical occupancy).", counted(q.blocks_per_sm, "block"), foretile::name_of(q.limiter), percent(q.warps_fraction));
     // Where the steps are.
     int fewer = k_.registers, more = k_.registers;
@@ -235,18 +236,39 @@ class DescribedExplanation : private Page {
     const bool wgmma = k_.multiplier == Multiplier::wgmma;
     const std::string rate = on_tensor_cores(k_.multiplier) ? fmt::format("({} x {})", cite(k_.input == DType::bf16 ? "sm.tensor_bf16" : k_.input == DType::fp16 ? "sm.tensor_fp16" : k_.input == DType::int8 ? "sm.tensor_int8" : size_of(k_.input) == 1 ? "sm.tensor_fp8" : "sm.tensor_tf32"), cite(wgmma ? "sm90.mma_efficiency" : "sm.mma_sync"))
                              : k_.multiplier == Multiplier::fp32 ? fmt::format("({} x {})", cite("sm.fp32_rate"), cite("simt.efficiency"))
-                                                                 : (k_.multiplier == Multiplier::half ? "(" + cite("sm.fp16_rate") + " / 2, as each uses half of a pair)" : cite("sm.fp16_rate"));
-    line("  {}: {} x {} threads x {} x 2 FLOP / {} = {}.", name_of(k_.multiplier), f_.blocks_on_sm, threads_of(k_), number(f_.multiply_adds), rate, number(f_.step_math));
+                                                                 : (k_.multiplier == Multiplier::half ? "(" + cite("sm.fp16_rate") + " / 2)" : cite("sm.fp16_rate"));
+    line("  {}{}: {} x {} x {} x 2 FLOP / {} = {}.", name_of(k_.multiplier), k_.multiplier == Multiplier::half ? " of each thread, each half of a pair" : " of each thread", f_.blocks_on_sm, threads_of(k_), number(f_.multiply_adds), rate, number(f_.step_math));
     if (f_.step_turns > 0) line("  Fragments by ldmatrix and the multiplies they feed take turns, since all warps of a block load and then multiply: {} + {} = {}.", number(f_.step_turns - f_.step_math), number(f_.step_math), number(f_.step_turns));
-    line("  Load-store units: every wavefront of shared memory, and every line of a global access, takes a clock; a warp's addresses pass {} lanes a clock: {}.", cite("sm.lsu_lanes"), number(f_.step_shared));
-    if (wgmma) line("  wgmma reads both tiles out of shared memory, the columns once for each band of 64 rows, {} B a clock, and TMA writes beside that: the longer is in there.", cite("sm.shared_bytes_per_clock"));
-    line("  Issue: {} instructions a warp from {} schedulers: {}.", number(f_.instructions), cite("sm.schedulers"), number(f_.step_issue));
-    line("  L2: the SM's port gives {} B/clk, all SMs share {} x {} B/clk: {}.", cite("l2.port_bytes_per_clock"), cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(f_.step_l2));
-    line("  One block alone: {}{}: {}.", k_.stages > 1 ? fmt::format("loads of {} clk{} covered by {}, under the multiply", cite("latency.dram"), k_.copy == Copy::bulk ? " + " + cite("latency.tma") : "", counted(k_.stages - 1, "stage"))
-                                                     : fmt::format("a load of {} clk, and then the multiply: nothing of a block overlaps, other blocks must", cite("latency.dram")),
-         wgmma ? fmt::format("; multiplies are waited for, so that the round of a stage, {} + {} x {} clk, comes on top", cite("sm90.step_clocks"), number(double(k_.tile_k) * size_of(k_.input) / 128), cite("sm90.slab_clocks")) : "",
-         number(f_.step_latency));
-    line("  Together {} (sixteenth root of the sum of sixteenth powers). {} of it, an epilogue of {}; {}.", number(f_.step_clocks), counted(f_.steps, "step"), number(f_.epilogue_clocks), waves(f_.waves));
+    const int warps = f_.occupancy.warps_per_block;
+    std::string loads, deposits;
+    double accesses = 0;
+    for (size_t n = 0; n < k_.step.size(); ++n) {
+      const bool deposit = k_.step[n].space == Space::shared && k_.step[n].direction == Direction::store;
+      std::string& sum = deposit ? deposits : loads;
+      sum += (sum.empty() ? "" : " + ") + number(f_.step[n].clocks);
+      if (!(deposit && k_.copy == Copy::async)) accesses += f_.step[n].instructions / warps;
+    }
+    const std::string deep = fmt::format("{} x {} B / {} B/clk", k_.tile_k, size_of(k_.input), cite("sm.shared_bytes_per_clock"));
+    if (k_.copy == Copy::bulk) deposits += fmt::format("{}({} + {}) x {}", deposits.empty() ? "" : " + ", k_.tile_m, k_.tile_n, deep);
+    if (wgmma) loads += fmt::format("{}{} / 64 x (64 + {}) x {}", loads.empty() ? "" : " + ", k_.tile_m, k_.tile_n, deep);
+    if (loads.empty()) loads = "0";
+    if (deposits.empty()) deposits = "0";
+    line("  Load-store units and shared memory: every wavefront of shared memory, and every line of a global access, takes a clock; a warp's addresses pass {} lanes a clock. The accesses in their order, stores to shared memory last: {} x {}{}{}{}) = {}.",
+         cite("sm.lsu_lanes"), f_.blocks_on_sm, wgmma ? "max(" : "(", loads, wgmma ? ", " : " + ", deposits, number(f_.step_shared));
+    if (wgmma) line("  For wgmma reads both tiles out of shared memory, the columns once for each band of 64 rows, and TMA writes beside that.");
+    line("  Issue, of a warp its multiplies, {} for accesses, {} others and {}: {} x {} x ({} + {} + {} + {}) / {} = {}.", number(accesses), number(k_.other_instructions), counted(number(k_.barriers), "barrier"), f_.blocks_on_sm, warps,
+         number(f_.instructions - accesses - k_.other_instructions - k_.barriers), number(accesses), number(k_.other_instructions), number(k_.barriers), cite("sm.schedulers"), number(f_.step_issue));
+    const std::string bytes = number(f_.l2_request_bytes / (double(f_.steps) * double(f_.tiles))) + " B";
+    line("  L2, by the SM's port or by all busy SMs together: {} x max({} / {} B/clk, {} x {} / ({} B/clk x {})) = {}.", f_.blocks_on_sm, bytes, cite("l2.port_bytes_per_clock"), bytes,
+         std::min(i64(conditions_.sm_budget ? conditions_.sm_budget : machine_.sms), f_.tiles), cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(f_.step_l2));
+    // What a block does with a tile: its longest unit, or one thing after the other.
+    const char* busy = wgmma ? "its multiplies, which are waited for, and the round of a stage" : f_.step_turns > 0 ? "fragments, then multiplies" : "the longest of multiplies, loads, issue and a warp's own instructions in turn";
+    const std::string memory = cite("latency.dram") + (k_.copy == Copy::bulk ? " + " + cite("latency.tma") : ""), took = wgmma ? fmt::format("max({}, {}) + {} + {} x {}", number(f_.step_math / f_.blocks_on_sm), number(f_.step_shared / f_.blocks_on_sm), cite("sm90.step_clocks"), number(double(k_.tile_k) * size_of(k_.input) / 128), cite("sm90.slab_clocks")) : number(f_.alone_busy),
+                      tail = fmt::format("{} + {} x {} / 2", f_.alone_deposits > 0 ? fmt::format(" + {} + {}", number(f_.alone_deposits), cite("latency.shared")) : "", number(k_.barriers), cite("simt.step_clocks"));
+    if (k_.stages > 1) line("  One block alone, loads covered by {}, under {}; stores to shared memory; barriers: max(({}) / {}, {}){} = {}.", counted(k_.stages - 1, "stage"), busy, memory, k_.stages - 1, took, tail, number(f_.step_latency));
+    else line("  One block alone, nothing of it overlaps, other blocks must: a load; {}; stores to shared memory; barriers: {} + {}{} = {}.", busy, memory, took, tail, number(f_.step_latency));
+    line("  Together: norm({}, {}, {}, {}, {}) = {}: the sixteenth root of the sum of sixteenth powers. {} of it, an epilogue of {}; {}.", number(f_.step_math), number(f_.step_shared), number(f_.step_issue), number(f_.step_l2), number(f_.step_latency),
+         number(f_.step_clocks), counted(f_.steps, "step"), number(f_.epilogue_clocks), waves(f_.waves));
   }
 
   void clock() {
@@ -257,6 +279,11 @@ class DescribedExplanation : private Page {
   }
 
   void launch() {
+    const std::string mhz = number(f_.clock_mhz) + " MHz", share = number(f_.full_share), dram = microseconds(f_.dram);
+    std::string rounds;
+    if (f_.full_share > 0) rounds += fmt::format(" + norm({} clk / {}, {} x {})", number(f_.full_clocks), mhz, dram, share);
+    if (f_.full_share < 1) rounds += fmt::format(" + norm({} clk / {}, {} x (1 - {}))", number(f_.core_clocks - f_.full_clocks), mhz, dram, share);
+    line("\nTogether. Launch, start and first load, and the rounds of blocks, full ones and a last, beside DRAM: {} s + ({} + {}) / {}{} = {}.", cite("launch.graph"), cite("simt.fill_clocks"), cite("latency.dram"), mhz, rounds, microseconds(f_.seconds));
     line("\nLaunch. {} s back to back in a graph is {} of the time.", cite("launch.graph"), percent(f_.launch / f_.seconds));
     const double one = f_.seconds;
     const double per_sm = double(f_.tiles) / machine_.sms;

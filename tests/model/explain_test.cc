@@ -13,6 +13,8 @@
 #include <stdexcept>
 
 #include "foretile/device/catalogue.h"
+#include "model/described_kernel_file.h"
+#include "model/described_kernel_text.h"
 #include "model/text.h"
 
 namespace foretile {
@@ -203,6 +205,21 @@ TEST(Explain, EverySumCanBeRecomputed) {
   }
   EXPECT_GT(pages, 300);
   EXPECT_GE(fewest, 30);
+}
+
+// The page of a kernel from a description as well.
+TEST(Explain, EverySumOfADescribedKernelCanBeRecomputed) {
+  for (const char* name : {"naive-fp32", "tiled-fp16", "tiled-fp32", "register-tile-fp32", "mma-async-fp16"}) {
+    const KernelFile file = load_kernel_file(std::string(FORETILE_SOURCE_DIR) + "/examples/kernels/" + name + ".toml");
+    for (const char* machine : {"h200", "a100", "l4"})
+      for (const Problem& p : {Problem{1000, 1000, 1000}, Problem{4096, 6144, 4096}, Problem{64, 64, 64}}) {
+        SCOPED_TRACE(std::string(name) + " on " + machine);
+        EXPECT_GE(recompute(explain_text(load_machine(machine), file, p, {}, nullptr, 10000)), 11);
+      }
+  }
+  // Tiles by TMA, products by wgmma: no example is one.
+  DescribedKernel k{.name = "tma", .input = DType::bf16, .output = DType::bf16, .tile_m = 128, .tile_n = 128, .tile_k = 64, .threads_x = 256, .registers = 168, .shared_bytes = 131072, .multiplier = Multiplier::wgmma, .stages = 4, .copy = Copy::bulk, .barriers = 1};
+  EXPECT_GE(recompute(explain_text(kH200, {.kernel = k}, {4096, 4096, 4096}, {}, nullptr, 10000)), 11);
 }
 
 // One of a thing is not many, and what is as fast is not "faster by 0.0 %".
