@@ -281,7 +281,8 @@ int explain_command(const Options& options, const Problem& p) {
   else fmt::print("{}", wrapped(fmt::format("Forecast for {} on {}: {}, {} TFLOP/s, bound by {}{}.", shape_text(p), machine.full_name, time_text(c.forecast), rate_text(flop_count(p), c.forecast), name_of(c.bound),
                                                   v ? "" : ", with the model's pick " + c.configuration)));
   if (!v) {
-    fmt::print("\nIts trace: foretile emulate --m 128 --n 128 --k 64 --dtype {} --trace\n", rung.type == DType::fp32 ? "fp32" : "bf16");
+    // A small product would get a kernel for few rows: the configuration is named.
+    if (!c.configuration.empty()) fmt::print("\nIts trace:\n  foretile emulate --trace --m 128 --n 256 --k 128 --dtype {} \\\n    --config {}\n", name_of(rung.type), c.configuration);
     return kOk;
   }
   const emulator::Report report = trace_of(rung, *v);

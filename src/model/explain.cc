@@ -80,7 +80,7 @@ class Explanation : private Page {
     else
       line("Bound by {}: no unit is busy for 60 % of the kernel, over all SMs ({} is for {}, {} for {}). The longest part, of the busiest SM: {}, {} of the time.", name_of(f.bound), name_of(first->unit),
            percent(first->percent / 100), name_of(second->unit), percent(second->percent / 100), parts[0].second, percent(parts[0].first / f.seconds));
-    line("Parts of the busiest SM, a step's clocks times its steps and tiles over the clock; they overlap, so they do not add up: {}. Latency is what nothing hides: the start, fixed parts of tiles, epilogues ({}), and a step's wait where that is its longest part.",
+    line("Parts of the busiest SM, a step's clocks times its steps and tiles over the clock (of L2 that or its time below, the longer); they overlap, so they do not add up: {}. Latency is what nothing hides: the start, fixed parts of tiles, epilogues ({}), and a step's wait where that is its longest part.",
          list, microseconds(f.epilogue));
   }
 
