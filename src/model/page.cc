@@ -75,7 +75,7 @@ std::string Page::cite(const char* key) {
 }
 
 void Page::constants() {
-  line("\nConstants of {} (machines/{}.toml)", machine_.full_name, machine_.name.substr(0, machine_.name.find('~')));
+  line("\nConstants of {} (machines/{}.toml). What has no number in brackets above is counted in the kernel, or stands in src/model with its reason.", machine_.full_name, machine_.name.substr(0, machine_.name.find('~')));
   for (size_t i = 0; i < cited_.size(); ++i)
     if (const Fact* f = machine_.fact(cited_[i])) line("  [{}] {} = {} {}: {}", i + 1, f->key, number(f->value), f->unit, f->source);
 }
