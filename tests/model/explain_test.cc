@@ -44,6 +44,7 @@ TEST(Explain, SaysWhatItComputes) {
   EXPECT_THAT(text, HasSubstr("Bound by tensor cores"));
   EXPECT_THAT(text, HasSubstr("limited by registers and shared memory"));
   EXPECT_THAT(text, HasSubstr("The limit binds"));
+  EXPECT_THAT(unbroken(explain_text(kH200, kBf16, catalogue::decode(64, 64, 128, 6), {16, 28672, 4096})), HasSubstr("of the time, with the lines beyond the last row of A"));
 }
 
 TEST(Explain, EveryCitedConstantStandsAtTheEndWithItsSource) {
