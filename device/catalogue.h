@@ -26,6 +26,9 @@ constexpr Configuration simt(int m, int n, int k, int thread_m, int thread_n) {
   return {.family = Family::simt, .tile_m = m, .tile_n = n, .tile_k = k, .thread_m = thread_m, .thread_n = thread_n};
 }
 
+constexpr Configuration rows(int m, int n, int k, int thread_m, int thread_n, int stages, int split_k, int cluster_k = 1) {
+  return {.family = Family::rows, .tile_m = m, .tile_n = n, .tile_k = k, .stages = stages, .split_k = split_k, .cluster_k = cluster_k, .thread_m = thread_m, .thread_n = thread_n};
+}
 constexpr Configuration ffma(int m, int n, int k, int thread_m, int thread_n, int split_k = 1, int cluster_k = 1) {
   return {.family = Family::ffma, .tile_m = m, .tile_n = n, .tile_k = k, .split_k = split_k, .cluster_k = cluster_k, .thread_m = thread_m, .thread_n = thread_n};
 }
@@ -91,6 +94,25 @@ inline constexpr Configuration kConfigurations[] = {
     decode(96, 64, 64, 4),
     decode(96, 128, 64, 5),
     decode(96, 128, 64, 5, 2),
+    // fp32 in few rows: weights through a ring, their depths shared out over groups of warps and, where N has too few tiles for the
+    // SMs, over a cluster.
+    rows(1, 64, 128, 1, 2, 5, 8),
+    rows(8, 64, 128, 4, 4, 4, 8),
+    rows(8, 64, 128, 4, 4, 4, 8, 2),
+    rows(8, 64, 128, 4, 4, 4, 8, 4),
+    rows(16, 64, 64, 4, 8, 6, 8),
+    rows(16, 64, 64, 4, 8, 6, 8, 2),
+    rows(16, 64, 64, 4, 8, 6, 8, 4),
+    rows(16, 48, 64, 4, 6, 8, 8),     // 6,144 columns: 128 tiles
+    rows(16, 32, 64, 4, 4, 8, 8, 2),  // 2,112: 66 clusters
+    rows(32, 64, 64, 8, 8, 6, 8),     // bound by multiplies: tiles that fill whole waves of SMs
+    rows(32, 64, 64, 8, 8, 6, 8, 2),
+    rows(32, 64, 64, 8, 8, 5, 8, 4),
+    rows(32, 56, 64, 8, 7, 6, 8),     // 7,168: 128
+    rows(32, 48, 64, 8, 6, 6, 8),     // 6,144
+    rows(32, 48, 64, 8, 6, 6, 8, 4),  // 1,280: 27 clusters
+    rows(32, 112, 64, 8, 7, 3, 4),    // wide B: fewer sums
+    rows(32, 128, 64, 8, 8, 3, 4),
     gemv(1, 4, 8),                // fp32, one row: a vector
     gemv(8, 4, 8),                // and up to eight, narrow and wide B
     gemv(8, 8, 8),

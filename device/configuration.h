@@ -10,6 +10,7 @@ enum class Family : u8 {
   decode = 2,  // device/kernels/gemm_decode.cuh: few rows of A, weights streamed at the speed of memory, Hopper only
   ffma = 3,  // device/kernels/gemm_ffma.cuh: fp32 inputs at the rate of the fp32 cores, any alignment, any GPU
   gemv = 4,  // device/kernels/gemm_gemv.cuh: fp32, up to eight rows of A, B at the speed of memory, any GPU
+  rows = 5,  // device/kernels/gemm_rows.cuh: fp32, few rows of A, B through a ring at the speed of memory, Hopper only
 };
 
 enum class Schedule : u8 {
@@ -21,7 +22,7 @@ struct Configuration {
   Family family = Family::simt;
   int tile_m = 64, tile_n = 64, tile_k = 16;
 
-  // sm90 and decode
+  // sm90, decode and rows
   int stages = 0;         // depth of the shared-memory ring of A and B tiles
 
   // sm90 only
@@ -30,11 +31,11 @@ struct Configuration {
   Schedule schedule = Schedule::cooperative;
   int store_buffers = 0;  // staging chunks of D a consumer warpgroup, for TMA stores that overlap
 
-  // K is split over so many blocks of a cluster (decode) groups of warps (ffma) or warps (gemv); their partial sums meet in a fixed order
+  // K is split over so many blocks of a cluster (decode) groups of warps (ffma, rows) or warps (gemv); their partial sums meet in a fixed order
   int split_k = 1;
-  int cluster_k = 1;      // ffma: and over so many blocks of a cluster
+  int cluster_k = 1;      // ffma and rows: and over so many blocks of a cluster
 
-  // simt and ffma
+  // simt, ffma and rows
   int thread_m = 0, thread_n = 0;  // register tile of one thread
 
   friend constexpr bool operator==(const Configuration&, const Configuration&) = default;

@@ -19,8 +19,8 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
   if ((o.has_c && !is_float(o.c)) || (o.has_bias && !is_float(o.bias)) || (o.has_residual && !is_float(o.residual)))
     return "C, bias and residual must be fp32, fp16 or bf16";
   if (c.tile_m <= 0 || c.tile_n <= 0 || c.tile_k <= 0) return "tile sizes must be positive";
-  if (c.family != Family::decode && c.family != Family::ffma && c.family != Family::gemv && c.split_k != 1) return "only the decode, ffma and gemv families split K";
-  if (c.family != Family::ffma && c.cluster_k != 1) return "only the ffma family names blocks of a cluster along K apart from split_k";
+  if ((c.family == Family::simt || c.family == Family::sm90) && c.split_k != 1) return "only the decode, ffma, gemv and rows families split K";
+  if (c.family != Family::ffma && c.family != Family::rows && c.cluster_k != 1) return "only the ffma and rows families name blocks of a cluster along K apart from split_k";
   if (c.family != Family::decode && c.family != Family::sm90 && o.gating != Gating::none) return "gated products take the decode and sm90 families";
 
   if (c.family == Family::ffma) {
@@ -48,6 +48,25 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
     if (c.stages || c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1 || c.thread_m || c.thread_n) return "the gemv family has a tile and a number of warps, nothing else";
     if (c.tile_m < 1 || c.tile_m > 8 || c.tile_n < 1 || c.tile_n > 8) return "a gemv tile has one to eight rows of A and of B";
     if (c.tile_k != gemv::kStep || c.split_k < 1 || c.split_k > 16) return "a gemv tile is 128 elements deep, and one to sixteen warps share out K";
+    return nullptr;
+  }
+
+  if (c.family == Family::rows) {
+    if (!is_single_width(o.a) || o.a != o.b) return "the rows family takes A and B both fp32 or both tf32";
+    if (o.transpose_a || o.transpose_b) return "the rows family takes A[M,K] and B[N,K], not transposed";
+    if (o.inputs != Alignment::tma) return "TMA needs the base address and every row of A and B on a multiple of 16 bytes";
+    if (c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1) return "the rows family has no multicast and no store buffers";
+    if (c.tile_m != 1 && c.tile_m != 4 && (c.tile_m % 8 || c.tile_m > 64)) return "rows tiles have 1, 4 or a multiple of 8 rows, at most 64";
+    if (!(c.thread_m == 1 && c.tile_m == 1) && (c.thread_m <= 0 || c.thread_m % 4)) return "rows register tiles must have a multiple of 4 rows, or one where the tile has";
+    if (c.thread_n <= 0 || c.thread_m * c.thread_n > 128) return "a rows register tile has at most 128 values";
+    if (c.tile_m != c.thread_m && c.tile_m != 2 * c.thread_m && c.tile_m != 4 * c.thread_m) return "a rows tile has one, two or four register tiles along M";
+    if (c.tile_n > 256 || c.tile_n % rows::warp_columns(c)) return "the rows tile's columns, at most 256, must be a multiple of a warp's: 32 lanes less those along M, a register tile each";
+    if (c.tile_k % rows::kSlab || c.tile_k > 4 * rows::kSlab) return "a rows tile is 32, 64, 96 or 128 elements deep along K";
+    if (c.split_k < 1 || c.split_k > 16 || (c.split_k & (c.split_k - 1)) || c.tile_k / rows::kChunk % c.split_k) return "1, 2, 4, 8 or 16 groups of warps share out the rows tile's chunks of four depths evenly";
+    if (rows::consumer_warps(c) > 16) return "a rows block has at most 16 warps that multiply";
+    if (c.stages < 2) return "the ring needs at least two stages";
+    if (c.cluster_k < 1 || c.cluster_k > 8 || rows::share_runs(c, c.cluster_k - 1) < 1) return "one to eight blocks of a cluster own the rows tile's runs of four columns, each some";
+    if (rows::shared_bytes(c) > sm90::kSharedMemoryLimit) return "the ring and the sums need more than 227 KiB of shared memory";
     return nullptr;
   }
 

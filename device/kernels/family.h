@@ -3,6 +3,7 @@
 #include "foretile/device/kernels/gemm_decode_facts.h"
 #include "foretile/device/kernels/gemm_ffma_facts.h"
 #include "foretile/device/kernels/gemm_gemv_facts.h"
+#include "foretile/device/kernels/gemm_rows_facts.h"
 #include "foretile/device/kernels/gemm_simt_facts.h"
 #include "foretile/device/kernels/gemm_sm90_facts.h"
 
@@ -19,11 +20,13 @@ constexpr FamilyCode code_of(Family f) {
     case Family::decode: return {"decode", "gemm_decode", "GemmDecodeArguments"};
     case Family::ffma: return {"ffma", "gemm_ffma", "GemmSimtArguments"};
     case Family::gemv: return {"gemv", "gemm_gemv", "GemmSimtArguments"};
+    case Family::rows: return {"rows", "gemm_rows", "GemmRowsArguments"};
     case Family::simt: break;
   }
   return {"simt", "gemm_simt", "GemmSimtArguments"};
 }
-constexpr bool needs_hopper(Family f) { return f == Family::sm90 || f == Family::decode; }
+constexpr bool uses_tensor_cores(Family f) { return f == Family::sm90 || f == Family::decode; }
+constexpr bool needs_hopper(Family f) { return uses_tensor_cores(f) || f == Family::rows; }  // TMA
 
 // What a launch needs to know of a block.
 struct BlockFacts {
@@ -37,6 +40,7 @@ constexpr BlockFacts block_facts(const Operation& o, const Configuration& c) {
     case Family::decode: return {decode::threads(c), decode::shared_bytes(o, c), decode::resident_blocks(o, c)};
     case Family::ffma: return {ffma::threads(c), ffma::shared_bytes(o, c), ffma::resident_blocks(c)};
     case Family::gemv: return {gemv::threads(c), gemv::shared_bytes(c), gemv::resident_blocks(c)};
+    case Family::rows: return {rows::threads(c), rows::shared_bytes(c), rows::resident_blocks(c)};
     case Family::simt: break;
   }
   return {simt::threads(c), simt::shared_bytes(c), simt::resident_blocks(c)};

@@ -93,7 +93,7 @@ Status choose_configuration(const DeviceInfo& device, const Matmul& call, const 
                          {.sm_budget = call.sm_budget, .dependent = call.dependent && call.weights_ready, .batch_invariant = call.batch_invariant});
   }
   const char* reason = why_not(x.operation, configuration, x.problem);
-  if (!reason && needs_hopper(configuration.family) && device.compute_capability != 90) reason = "the sm90 and decode families need compute capability 9.0 (Hopper)";
+  if (!reason && needs_hopper(configuration.family) && device.compute_capability != 90) reason = "the sm90, decode and rows families need compute capability 9.0 (Hopper)";
   if (reason)
     return {Code::unsupported, fmt::format("configuration {} cannot compute {} on device {} ({}): {}", text_of(configuration), text_of(x.operation), device.ordinal,
                                            device.name, reason)};
@@ -156,6 +156,10 @@ Status LaunchPlan::make(const Driver& driver, const CallContext& context, const 
     GemmDecodeArguments arguments = decode_arguments(o, c, checked.problem, checked.operands, sms, encode);
     arguments.weights_ready = weights_ready;
     fresh->arguments_ = arguments;
+  } else if (c.family == Family::rows) {
+    GemmRowsArguments arguments = rows_arguments(o, c, checked.problem, checked.operands, sms, encode);
+    arguments.weights_ready = weights_ready;
+    fresh->arguments_ = arguments;
   } else {
     fresh->arguments_ = simt_arguments(c, checked.problem, checked.operands, shape);
   }
@@ -174,8 +178,9 @@ template <class Arguments> Status LaunchPlan::fill_maps(const Driver& driver, co
       if (result == cuda::kSuccess) from = to;
       return result;
     };
-    cuda::Result result = move(maps.a, known.a, call.a.data);
-    if (result == cuda::kSuccess) result = move(maps.b, known.b, call.b.data);
+    cuda::Result result = move(maps.b, known.b, call.b.data);
+    if constexpr (requires { maps.a.data; }) maps.a.data = call.a.data;
+    else if (result == cuda::kSuccess) result = move(maps.a, known.a, call.a.data);
     if constexpr (requires { maps.d; })
       if (result == cuda::kSuccess && sm90::stores_by_tma(checked_.operation)) result = move(maps.d, known.d, call.d.data);
     return result;
@@ -219,6 +224,8 @@ Status LaunchPlan::launch(const Driver& driver, const Matmul& call) {
     if (Status s = launch_by_tma(GemmSm90Arguments{}); !s) return s;
   } else if (configuration_.family == Family::decode) {
     if (Status s = launch_by_tma(GemmDecodeArguments{}); !s) return s;
+  } else if (configuration_.family == Family::rows) {
+    if (Status s = launch_by_tma(GemmRowsArguments{}); !s) return s;
   } else {
     GemmSimtArguments arguments = std::get<GemmSimtArguments>(arguments_);
     const bool reads_ab = checked_.problem.k > 0;

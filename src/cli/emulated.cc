@@ -16,7 +16,7 @@ namespace {
 // Multiply-adds a second in the emulator with race detection on: measured on one core of a 2-core virtual machine (Xeon,
 // 2025-11), where sm90 kernels ran at 160e6 to 430e6 and simt kernels at 4.7e6 (4x4 registers) to 28e6 (8x8). A rough,
 // low figure is enough: it sizes the demo's checks and tells people how long to wait.
-double work_per_second(const Configuration& c) { return needs_hopper(c.family) ? 200e6 : 0.3e6 * (c.family == Family::gemv ? c.tile_m * c.tile_n : c.thread_m * c.thread_n); }
+double work_per_second(const Configuration& c) { return uses_tensor_cores(c.family) ? 200e6 : 0.3e6 * (c.family == Family::gemv ? c.tile_m * c.tile_n : c.thread_m * c.thread_n); }
 constexpr double kStart = 0.05;  // seconds, whatever the size
 
 std::vector<emulator::Region> regions_of(const reference::GemmData& g) {

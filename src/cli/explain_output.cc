@@ -127,7 +127,7 @@ nlohmann::ordered_json comparison_json(const Machine& machine, const Operation& 
 
 void write_roofline(const std::string& path, const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions) {
   const Forecast f = forecast(machine, o, c, p, conditions);
-  const bool tensor = needs_hopper(c.family);
+  const bool tensor = uses_tensor_cores(c.family);
   Roofline r = roof(machine, fmt::format("{}, {}", shape_text(p), operation_line(o)), conditions, tensor ? machine.tensor_rate(o.a) : machine.fp32_rate, tensor ? "tensor cores" : "FP32 cores", f.clock_mhz);
   r.points.push_back({text_of(c), flop_count(p) / std::max(1.0, f.dram_bytes), flop_count(p) / f.seconds, true});
   for (const Candidate& other : choose(machine, o, p, conditions).ranked)

@@ -16,7 +16,7 @@ struct Anatomy {
   Registers registers;
   Traffic traffic;
   int sms = 0;             // that the launch may fill
-  int tile_columns = 0;    // of one block's tile; decode: as decode::balance has it
+  int tile_columns = 0;    // of one block's tile; decode and rows: as their balance() has it
   i64 tiles = 0;           // units of work: cluster tiles for sm90, tiles for simt
   i64 concurrent = 0;      // of them resident at once
   i64 rounds = 0;          // tiles that the busiest block walks
@@ -48,6 +48,8 @@ struct Anatomy {
   bool side_by_side = false;                // decode: L2 answers neighbours' requests for a line of A together
   double stage_lines = 0, empty_lines = 0;  // decode: of 128 bytes, a stage of one block; see decode_clocks.cc
   double power = 0, memory_power = 0;  // decode: of the norms; see decode_clocks.cc
+
+  bool streams_rows = false;  // rows: the time is rows_seconds_at()
 
   double l2_requested = 0;  // bytes, of all SMs, as L2 counts them (Hopper's families: others in step_l2)
   double core_seconds = 0, dram_seconds = 0, l2_seconds = 0, fill_seconds = 0, launch_seconds = 0;
@@ -86,7 +88,9 @@ double simt_latency(const Machine& machine, const Operation& o, const Configurat
 double simt_waits(const Operation& o, const Configuration& c);
 
 // ffma_clocks.cc
-constexpr double kFp32LatencyLoad = 1.6;  // of unloaded: fitted to 64x64 tiles on an H200, which have nothing to hide it under
+// Of an unloaded load's latency: fitted to 64x64 tiles on an H200, which have nothing to hide it under, and to tiles of 32 rows at
+// M = 32, which take most of what they load from a busy DRAM (bench/results/ffma_few_rows_fp32_h200.csv).
+constexpr double fp32_latency_load(const Configuration& c) { return c.tile_m <= 32 ? 3.0 : 1.6; }
 // One step of a warp of the ffma family.
 struct FfmaWarp {
   double multiplies = 0, multiply_clocks = 0;  // each: of the scheduler or of the register file, whichever takes longer
@@ -103,8 +107,33 @@ constexpr double kClusterClocks = 5400;       // a cluster that splits K starts,
 constexpr double kFfmaStoreInstructions = 3;  // an element of D: scaled, masked, a quarter of a store
 constexpr double kAddressInstructions = 3;    // a global load: its pointer moves on, half of a mask
 constexpr double kGemvLoopInstructions = 6;
+constexpr double kGemvRowClocks = 530;        // each row of A but the first comes after the one before: 15 layers at M = 8 on an H200
 void ffma_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x);
 void gemv_clocks(const Machine& machine, const Operation& o, const Configuration& c, Anatomy& x, const Problem& p);
+// rows_clocks.cc
+// One step of a warp of the rows family.
+struct RowsWarp {
+  double multiplies = 0, multiply_clocks = 0;
+  double row_loads = 0, column_loads = 0;  // from shared memory
+  double wavefronts = 0;                   // of those
+  double clocks = 0;                       // of its scheduler, all of them together
+};
+RowsWarp rows_warp(const Machine& machine, const Configuration& c);
+void rows_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x);
+double rows_busiest(const Anatomy& x);  // SM clocks of the busiest block, without its last way out
+double rows_seconds_at(const Anatomy& x, double clock);
+void rows_parts(const Anatomy& x, Forecast& f);  // of the latency
+constexpr double kRowsMultiplyClocks = 1;      // of its scheduler
+constexpr double kRowsLoadClocks = 2.82;       // a 16-byte load from shared memory, of its scheduler
+constexpr double kRowsStepInstructions = 40;   // of a warp: barriers, addresses, the loop
+constexpr double kRowsTokenClocks = 8.03;      // of the SM, a row of 32 depths of A that is brought and turned: nothing hides it
+constexpr double kRowsLatencyClocks = 200;     // of a stage, from its load to its release
+constexpr double kRowsTileClocks = 944;        // barriers and the multiplies' start behind them
+constexpr double kRowsSumClocks = 1.776;       // 32 sums to shared memory, or back
+constexpr double kRowsClusterClocks = 2069;    // a cluster meets and exchanges its sums
+constexpr double kRowsLaunchSeconds = 2.56e-6, kRowsWaveSeconds = 2.06e-6;  // in a plain chain; a further wave of clusters
+constexpr double kRowsDramEfficiency = 0.966;
+constexpr double kRowsPower = 7.08;            // of the norm of DRAM, L2 and the busiest SM
 // decode_clocks.cc
 void decode_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x);
 constexpr double kSlabsUnderWay = 1024;  // of 128 bytes a row, of all blocks: for which decode.empty_line_bytes holds

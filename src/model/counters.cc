@@ -140,7 +140,7 @@ std::vector<ExpectedCounter> expected_counters(const Machine& machine, const Ope
                                 megabytes(double(x.tiles) * steps * (columns + c.tile_m) * c.tile_k * size_of(o.a)))});
     list.push_back({"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 100 * x.flops_executed / (machine.tensor_rate(o.a) * machine.sms * x.clock * kernel_seconds), "%", false,
                     "multiplied with padding, over what all SMs could in the time"});
-  } else if (c.family == Family::ffma || c.family == Family::gemv) {
+  } else if (c.family == Family::ffma || c.family == Family::gemv || c.family == Family::rows) {
     list.push_back({"sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed", 100 * x.flops_executed / (machine.fp32_rate * machine.sms * x.clock * kernel_seconds), "%", false, "multiply-adds with padding over the rate of all SMs"});
   } else {
     const DescribedKernel k = describe_simt(o, c, x.grid);

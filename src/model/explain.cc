@@ -46,6 +46,11 @@ class Explanation : private Page {
       decode_epilogue();
       clock();
       decode_together();
+    } else if (c_.family == Family::rows) {
+      rows_step();
+      rows_epilogue();
+      clock();
+      rows_together();
     } else {
       c_.family == Family::sm90 ? sm90_step() : c_.family == Family::ffma ? ffma_step() : c_.family == Family::gemv ? gemv_step() : simt_step();
       epilogue();
@@ -68,7 +73,7 @@ class Explanation : private Page {
     line("Forecast {}: {} TFLOP/s (2 M N K over it), {} GB/s of DRAM, for {} and {} data{}.", microseconds(f.seconds), number(flop_count(p_) / f.seconds / 1e12),
          number(f.dram_bytes / f.seconds / 1e9), regime, conditions_.data == Data::zeros ? "all-zero" : "random", conditions_.dependent ? ", in a chain of dependent launches whose weights are ready" : "");
     std::vector<std::pair<double, std::string>> parts = {{f.dram, "DRAM"},       {f.l2, "L2"},           {f.shared_memory, "shared memory"},
-                                                         {f.compute, needs_hopper(c_.family) ? "tensor cores" : "FP32 cores"},
+                                                         {f.compute, uses_tensor_cores(c_.family) ? "tensor cores" : "FP32 cores"},
                                                          {f.issue, "issue and barriers"}, {f.latency, "latency"}, {f.launch, "launch"}};
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     std::string list;
@@ -89,8 +94,9 @@ class Explanation : private Page {
     if (c_.family == Family::decode) return decode_work();
     const bool sm90 = c_.family == Family::sm90;
     const int cluster = c_.cluster_m * c_.cluster_n;
-    line("\nWork. Tiles of {} x {}{}: ceil({} / {}) x ceil({} / {}){} = {}.", c_.tile_m * c_.cluster_m, c_.tile_n * c_.cluster_n,
-         cluster > 1 ? " a cluster of two blocks" : "", p_.m, c_.tile_m * c_.cluster_m, p_.n, c_.tile_n * c_.cluster_n,
+    const int columns = x_.tile_columns * c_.cluster_n;
+    line("\nWork. Tiles of {} x {}{}{}: ceil({} / {}) x ceil({} / {}){} = {}.", c_.tile_m * c_.cluster_m, columns,
+         cluster > 1 ? " a cluster of two blocks" : "", columns < c_.tile_n ? fmt::format(" (of {} columns: so that SMs share B evenly)", c_.tile_n) : "", p_.m, c_.tile_m * c_.cluster_m, p_.n, columns,
          p_.batch > 1 ? fmt::format(" x {}", p_.batch) : "", x_.tiles);
     line("  {} run at once ({}), so {} / {} = {}; the busiest block walks {}, and {} of the tiles come in full rounds.", x_.concurrent,
          sm90 ? fmt::format("one block an SM, {} of {} SMs", x_.busy_sms, machine_.sms) : fmt::format("{} a SM on {} of {} SMs", x_.blocks_on_sm, x_.busy_sms, machine_.sms),
@@ -161,8 +167,10 @@ class Explanation : private Page {
          again, megabytes(t.by_waves_bytes - t.again_bytes), megabytes(t.again_bytes), megabytes(t.by_waves_bytes), megabytes(once), percent(resident), megabytes(t.l2_load_bytes), p_.batch > 1 ? fmt::format("{} x ", p_.batch) : "", megabytes(once), resident, megabytes(once), resident,
          megabytes(t.by_waves_bytes), t.extra_bytes > 0 ? fmt::format(" + {}", megabytes(t.extra_bytes)) : "", megabytes(t.dram_load_bytes), percent(t.l2_hit_rate), megabytes(t.dram_store_bytes));
     line("  DRAM time{}: {} / ({} B/s x {}){} = {}.", x_.missed_again > 0 ? ", with what clusters that want the same weights miss once more, every second of two, of many all but one" : "", megabytes(t.dram_bytes()), cite("dram.bandwidth"),
-         c_.family == Family::decode ? cite_decode("dram_efficiency") : cite("dram.efficiency"), x_.missed_again > 0 ? fmt::format(" x (1 + {} x (1 - 2 ^ (1 - {})))", cite_decode("missed_again"), x_.grid.tiles_m) : "", microseconds(x_.dram_seconds));
-    if (c_.family == Family::sm90) {
+         c_.family == Family::decode ? cite_decode("dram_efficiency") : c_.family == Family::rows ? number(kRowsDramEfficiency) : cite("dram.efficiency"), x_.missed_again > 0 ? fmt::format(" x (1 + {} x (1 - 2 ^ (1 - {})))", cite_decode("missed_again"), x_.grid.tiles_m) : "", microseconds(x_.dram_seconds));
+    if (c_.family == Family::rows) {
+      line("  L2's time, at its own clock: {} / ({} B/clk x {} MHz) = {}.", megabytes(x_.l2_requested), cite("l2.bytes_per_clock"), cite("clock.boost"), microseconds(x_.l2_seconds));
+    } else if (c_.family == Family::sm90) {
       line("  L2's time, neighbours' requests for a line answered together, at its own clock: {} / {} / ({} B/clk x {} MHz x {}) = {}.", megabytes(t.l2_load_bytes), cite("l2.coalescing"), cite("l2.bytes_per_clock"), cite("clock.boost"),
            cite("sm90.l2_efficiency"), microseconds(x_.l2_seconds));
     } else if (c_.family == Family::decode) {
@@ -277,7 +285,7 @@ class Explanation : private Page {
     line("  Shared memory and L1, of a warp two wavefronts a load from shared memory; four and a line for each of {} rows, of what a load from global memory brings: {} x {} x ({} x 2 + {} x (4 + {})) x 32 / {} = {}.", number(w.lines / w.units), x_.blocks_on_sm, warps,
          number(w.loads), number(w.units), number(w.lines / w.units), cite("sm.lsu_lanes"), number(x_.step_shared));
     line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(step_bytes(), x_.step_l2));
-    line("  What a step asks for must have come when the next one ends, with half a tile's barriers: {} x {} + {} / 2 = {}.", cite("latency.dram"), kFp32LatencyLoad, cite("simt.step_clocks"), number(x_.step_latency));
+    line("  What a step asks for must have come when the next one ends, with half a tile's barriers: {} x {} + {} / 2 = {}.", cite("latency.dram"), fp32_latency_load(c_), cite("simt.step_clocks"), number(x_.step_latency));
     step_together();
   }
 
@@ -291,8 +299,45 @@ class Explanation : private Page {
     line("  L1, those loads: {} x {} x {} x 4 x 32 / {} = {}.", x_.blocks_on_sm, warps, loads, cite("sm.lsu_lanes"), number(x_.step_shared));
     line("  L2, by the SM's port or, B alone, by all {} busy SMs together: {} x max({} x 4 B x {} / {} B/clk, {} x 4 B x {} x {} / ({} B/clk x {})) = {}.", x_.busy_sms, x_.blocks_on_sm, loads, gemv::kStep * warps, cite("l2.port_bytes_per_clock"), c_.tile_n,
          gemv::kStep * warps, x_.busy_sms, cite("l2.bytes_per_clock"), cite("l2.coalescing"), number(x_.step_l2));
-    line("  One load under load, and the multiply: {} x {} + 4 x {} = {}.", cite("latency.dram"), cite("latency.load"), sums, number(x_.step_latency));
+    line("  One load under load, the multiply, and rows of A one after the other: {} x {} + 4 x {} + ({} - 1) x {} = {}.", cite("latency.dram"), cite("latency.load"), sums, c_.tile_m, number(kGemvRowClocks), number(x_.step_latency));
     step_together();
+  }
+
+  void rows_step() {
+    const RowsWarp w = rows_warp(machine_, c_);
+    const int warps = x_.blocks_on_sm * rows::consumer_warps(c_);
+    line("\nOne step of {} along K of the {} on one SM, in SM clocks; {} multiply.", c_.tile_k, counted(x_.blocks_on_sm, "block"), counted(i64(warps), "warp"));
+    line("  FP32 cores, {} a thread: {} x {} x 64 / {} = {}.", counted(i64(w.multiplies), "multiply-add"), warps, number(w.multiplies), cite("sm.fp32_rate"), number(x_.step_math));
+    line("  Issue and registers: of a warp its multiply-adds, {:.3f} clk of the register file each, {} of A and {} of B from shared memory, and the loop: {} x {:.3f} + ({} + {}) x {} + {} = {}. Of all, and A's rows of 32 depths, which nothing hides: {} x {} / {} + {} x {} x {} / 32 x {} = {}.", w.multiply_clocks,
+         counted(number(w.row_loads), "load"), counted(number(w.column_loads), "load"), number(w.multiplies), w.multiply_clocks, number(w.row_loads), number(w.column_loads), number(kRowsLoadClocks), number(kRowsStepInstructions), number(w.clocks), warps, number(w.clocks),
+         cite("sm.schedulers"), x_.blocks_on_sm, c_.tile_m, c_.tile_k, number(kRowsTokenClocks), number(x_.step_issue));
+    line("  Shared memory, wavefronts of a warp, and what is written: {} x {} x 32 / {} + {} x ({} + {}) x {} x 4 B / {} B/clk = {}.", warps, number(w.wavefronts), cite("sm.lsu_lanes"), x_.blocks_on_sm, x_.tile_columns, c_.tile_m, c_.tile_k,
+         cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
+    line("  L2, by the SM's port: {} x ({} + {} / {}) x {} x 4 B / {} B/clk = {}.", x_.blocks_on_sm, x_.tile_columns, p_.m, x_.grid.tiles_m, c_.tile_k, cite("l2.port_bytes_per_clock"), number(x_.step_l2));
+    line("  Latency, of a stage from its load to its release, over the stages: {} / {} = {}.", number(kRowsLatencyClocks), c_.stages, number(x_.step_latency));
+    step_together();
+  }
+
+  void rows_epilogue() {
+    const bool operands = o_.has_c || o_.has_bias || o_.has_residual;
+    const int blocks = x_.blocks_on_sm, values = c_.tile_m * c_.tile_n;
+    line("\nThe way out of one tile{}, in SM clocks.", blocks > 1 ? " of each block of an SM" : "");
+    line("  Instructions{}: {} x {} / 32 / {} x {} / {} = {}.", c_.cluster_k > 1 ? ", of a block's share of its cluster's tile" : "", blocks, values, c_.cluster_k, number(epilogue_instructions(o_)), cite("sm.schedulers"), number(x_.epilogue_issue));
+    line("  Sums of every group of warps, to shared memory and back: 2 x {} x {} / 32 x {} x {} = {}.", blocks, values, c_.split_k, number(kRowsSumClocks), number(x_.epilogue_shared));
+    line("  Barriers, and the multiplies' start behind them{}: {}{} = {}.", operands ? "; operands" : "", number(kRowsTileClocks), operands ? " + " + cite("latency.dram") : "", number(x_.epilogue_fixed));
+    line("  Together: norm({}, {}) + {} = {}.", number(x_.epilogue_issue), number(x_.epilogue_shared), number(x_.epilogue_fixed), number(x_.epilogue));
+    if (c_.cluster_k > 1) line("  A cluster meets and exchanges its sums: {}.", number(kRowsClusterClocks));
+  }
+
+  void rows_together() {
+    const double busiest = rows_busiest(x_) / x_.clock;
+    const std::string clock = number(x_.clock / 1e6), p = number(kRowsPower), steps = fmt::format("{} x {} x {}", x_.rounds, x_.steps, number(x_.step));
+    const bool more = x_.rounds > 1;
+    line("\nTogether. The busiest SM over all steps{}: {} clk / {} MHz = {}.", more ? ", and the way out of all tiles but the last" : "", more ? fmt::format("({} + ({} - 1) x {})", steps, x_.rounds, number(x_.epilogue)) : steps, clock,
+         microseconds(busiest));
+    line("  With DRAM and L2 it overlaps: the sum of their powers of {} to the power of 1/{}; before it the launch, after it the way out{}: {} s + ({} ^ {} + {} ^ {} + {} ^ {}) ^ (1 / {}) + {} clk / {} MHz{} = {}.", p, p,
+         x_.waves > 1 ? fmt::format(", and {} of clusters", counted(x_.waves - 1, "further wave")) : "", number(kRowsLaunchSeconds), microseconds(x_.dram_seconds), p, microseconds(x_.l2_seconds), p, microseconds(busiest), p, p,
+         number(x_.epilogue + x_.exchange), clock, x_.waves > 1 ? fmt::format(" + {} x {} s", x_.waves - 1, number(kRowsWaveSeconds)) : "", microseconds(x_.forecast.seconds));
   }
 
   void simt_step() {
@@ -385,7 +430,7 @@ class Explanation : private Page {
   }
 
   void clock() {
-    const bool tensor = needs_hopper(c_.family), burst = conditions_.regime == Regime::burst;
+    const bool tensor = uses_tensor_cores(c_.family), burst = conditions_.regime == Regime::burst;
     if (tensor && conditions_.regime != Regime::fixed_clock) line("\nClock. {} MHz of at most {} x {} MHz, tensor cores at work.", number(x_.clock / 1e6), cite("clock.tensor"), cite("clock.boost"));
     else line("\nClock. {} MHz of at most {} MHz.", number(x_.clock / 1e6), cite("clock.boost"));
     if (conditions_.regime == Regime::fixed_clock || (burst && !tensor)) return;
@@ -496,12 +541,15 @@ std::string path_text(const Machine& machine, const Operation& o, const Configur
   if (c.family == Family::decode)
     return fmt::format("decode: weights stream through a ring by TMA, wgmma multiplies{}; D is written by threads.",
                        c.split_k > 1 ? fmt::format(", K is split over {} blocks of a cluster", c.split_k) : "");
+  if (c.family == Family::rows)
+    return fmt::format("rows: weights stream through a ring by TMA, tokens beside them turned by a warp, FFMA{}; K is shared out over {} of warps{}.", cut, counted(c.split_k, "group"),
+                       c.cluster_k > 1 ? fmt::format(" of each of {} blocks of a cluster", c.cluster_k) : "");
   if (c.family == Family::gemv) return fmt::format("gemv: {} of B a block stream past {} of A, K shared out over {}, FFMA{}.", counted(c.tile_n, "row"), counted(c.tile_m, "row"), counted(c.split_k, "warp"), cut);
   if (c.family == Family::ffma)
     return fmt::format("ffma: fp32 through registers into shared memory, {} of {} at a time, FFMA{}.", o.inputs == Alignment::tma ? "four elements" : "one element", o.inputs == Alignment::tma ? "a row" : "unaligned rows", cut);
   const char* reason = nullptr;
   for (const Configuration& fast : catalogue::kConfigurations) {
-    if (fast.family == Family::simt || (!needs_hopper(fast.family) && !is_single_width(o.a))) continue;
+    if (fast.family == Family::simt || (!uses_tensor_cores(fast.family) && !is_single_width(o.a))) continue;
     reason = why_not_on(machine, o, fast, p);
     if (!reason) return "simt, the portable kernel, by request: a faster family could run this too.";
   }

@@ -206,6 +206,7 @@ double beside(double x, double y, double z) {
 // one block is.
 double seconds_at(const Anatomy& x, double clock) {
   if (x.power > 0) return decode_seconds_at(x, clock);
+  if (x.streams_rows) return rows_seconds_at(x, clock);
   const double core = x.core_clocks / clock, full = x.full_share, last = 1.0 / double(x.rounds);
   const double around = x.launch_seconds + x.fill / clock - x.saved_seconds;
   if (x.full_share >= 1 || x.rounds == 1) return around + beside(core, x.dram_seconds, x.l2_seconds);
@@ -221,7 +222,7 @@ double flop_energy_ratio(const Machine& machine, DType type) { return type == DT
 Energy energy_of(const Machine& machine, const Operation& o, const Problem& p, const Conditions& conditions, Family family, const Anatomy& x) {
   const double real = flop_count(p), padding = std::max(0.0, x.flops_executed - real);
   // FP32 cores take about as much a multiply-add as tensor cores take for several: never near the limit, left out.
-  const double multiply = needs_hopper(family) ? flop_energy_ratio(machine, o.a) * (real * (conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy) + padding * machine.zero_flop_energy) : 0;
+  const double multiply = uses_tensor_cores(family) ? flop_energy_ratio(machine, o.a) * (real * (conditions.data == Data::zeros ? machine.zero_flop_energy : machine.flop_energy) + padding * machine.zero_flop_energy) : 0;
   return {multiply + x.shared_traffic * machine.shared_energy + x.traffic.l2_bytes() * machine.l2_energy + x.busy_clocks() * machine.clock_energy,
           x.traffic.dram_bytes() * machine.dram_energy};
 }
@@ -237,14 +238,14 @@ double watts_at(const Machine& machine, const Energy& energy, const Anatomy& x, 
 // What the board may draw. In bursts the clock falls at once, within a single launch even (tests/golden/counters_gemms.csv), but
 // not yet as far as the limit will bring it in a tenth of a second.
 double power_allowed(const Machine& machine, const Conditions& conditions, Family family) {
-  return machine.power_limit * (conditions.regime == Regime::burst && needs_hopper(family) ? machine.burst_power : 1);
+  return machine.power_limit * (conditions.regime == Regime::burst && uses_tensor_cores(family) ? machine.burst_power : 1);
 }
 
 double clock_of(const Machine& machine, const Energy& energy, const Conditions& conditions, Family family, const Anatomy& x) {
   const double boost = machine.boost_mhz * 1e6;
   if (conditions.regime == Regime::fixed_clock) return conditions.mhz * 1e6;
-  const double high = boost * (needs_hopper(family) ? machine.tensor_clock : machine.burst_clock), low = boost * std::min(machine.sustained_clock, machine.burst_clock);
-  if (conditions.regime == Regime::burst && !needs_hopper(family)) return high;
+  const double high = boost * (uses_tensor_cores(family) ? machine.tensor_clock : machine.burst_clock), low = boost * std::min(machine.sustained_clock, machine.burst_clock);
+  if (conditions.regime == Regime::burst && !uses_tensor_cores(family)) return high;
   const double limit = power_allowed(machine, conditions, family), at_high = watts_at(machine, energy, x, high);
   if (at_high <= limit) return high;
   // Power above idle goes about with the cube of the clock: a first guess, then secants. Smooth and rising: they converge.
@@ -293,7 +294,7 @@ double norm(double x, double y, double z, double w, double v) {
 }
 
 const char* why_not_on(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p) {
-  if (needs_hopper(c.family) && machine.compute_capability != 90) return "the sm90 and decode families need TMA and wgmma: compute capability 9.0";
+  if (needs_hopper(c.family) && machine.compute_capability != 90) return "the sm90, decode and rows families need TMA: compute capability 9.0";
   if (c.cluster_k > 1 && machine.compute_capability < 90) return "blocks of a cluster need compute capability 9.0";
   if (const char* reason = why_not(o, c, p)) return reason;
   if (block_facts(o, c).shared_bytes > machine.shared_bytes_per_block) return "the machine has less shared memory a block";
@@ -309,8 +310,9 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
 
   x.sms = conditions.sm_budget ? conditions.sm_budget : machine.sms;
   x.launch = launch_shape(o, c, p, x.sms);
-  x.tile_columns = c.family == Family::decode ? decode::balance(o, c, p, x.sms).columns : c.tile_n;
-  x.grid = c.family == Family::decode ? decode_grid(c, p, x.tile_columns) : tile_grid(c, p, int(x.launch.blocks));
+  const bool streams = c.family == Family::decode || c.family == Family::rows;
+  x.tile_columns = c.family == Family::decode ? decode::balance(o, c, p, x.sms).columns : c.family == Family::rows ? rows::balance(c, p, x.sms).columns : c.tile_n;
+  x.grid = streams ? decode_grid(c, p, x.tile_columns) : tile_grid(c, p, int(x.launch.blocks));
   x.registers = registers_of(o, c);
   x.registers.estimated = x.registers.estimated || machine.compute_capability != 90;  // the table was compiled for sm_90a
   x.occupancy = occupancy(machine, int(x.launch.threads), x.registers.count, int(x.launch.shared_bytes));
@@ -332,6 +334,7 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, conditions, x);
   else if (c.family == Family::decode) decode_clocks(machine, o, c, p, conditions, x);
   else if (c.family == Family::ffma) ffma_clocks(machine, o, c, p, x);
+  else if (c.family == Family::rows) rows_clocks(machine, o, c, p, x);
   else if (c.family == Family::gemv) gemv_clocks(machine, o, c, x, p);
   else simt_clocks(machine, o, c, p, x);
   const Energy energy = energy_of(machine, o, p, conditions, c.family, x);
@@ -353,6 +356,8 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   f.latency = x.fill_seconds + f.epilogue + double(x.rounds) * (x.tile_clocks + x.exchange) / x.clock;
   if (x.step_latency > std::max({x.step_l2, x.step_shared, x.step_math, x.step_issue})) f.latency += loop * x.step_latency;
   if (c.family == Family::decode) decode_parts(x, f);
+  if (c.family == Family::rows) rows_parts(x, f);
+  if (c.family == Family::rows) rows_parts(x, f);
   f.waves = double(x.tiles) / double(x.concurrent);
   f.clock_mhz = x.clock / 1e6;
   f.watts = x.watts;

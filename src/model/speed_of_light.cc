@@ -31,7 +31,7 @@ SpeedOfLight speed_of_light(const Machine& machine, const Operation& o, const Co
   // SMs without a tile do nothing. Issue in a forecast of simt is what it takes at the efficiency of its loop.
   const double busy = 100 * double(x.tiles) / double(x.rounds * x.concurrent) * x.busy_sms / machine.sms;
   list.add(Bound::shared_memory, busy * f.shared_memory / seconds * x.wavefronts);
-  if (needs_hopper(c.family)) {
+  if (uses_tensor_cores(c.family)) {
     // What tensor cores sustain: long products lower the clock within their bursts.
     const double rate = machine.tensor_rate(o.a) * (c.family == Family::sm90 ? machine.sm90.mma_efficiency : 1);
     list.add(Bound::tensor_cores, 100 * x.flops_executed / (rate * machine.sms * clocks));

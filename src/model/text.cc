@@ -75,7 +75,7 @@ bool numbers(std::string_view text, int& x, int& y, int& z) {
   return parts.size() == 3 && number(parts[0], x) && number(parts[1], y) && number(parts[2], z);
 }
 
-constexpr std::string_view kForms = "sm90:128x256x64:s4:c2x1:coop:b2, decode:8x64x128:s6:k2, ffma:128x128x8:t16x8, gemv:1x4x128:k8 or simt:64x64x16:t4x4";
+constexpr std::string_view kForms = "sm90:128x256x64:s4:c2x1:coop:b2, decode:8x64x128:s6:k2, ffma:128x128x8:t16x8, gemv:1x4x128:k8, rows:32x64x64:t8x8:s6:k8:c2 or simt:64x64x16:t4x4";
 
 }  // namespace
 
@@ -98,7 +98,8 @@ std::string text_of(const Configuration& c) {
   std::string text = fmt::format("{}:{}x{}x{}", name_of(c.family), c.tile_m, c.tile_n, c.tile_k);
   if (c.thread_m) text += fmt::format(":t{}x{}", c.thread_m, c.thread_n);
   if (c.family == Family::simt) return text;
-  if (c.family == Family::ffma || c.family == Family::gemv) {
+  if (c.family == Family::rows) text += fmt::format(":s{}", c.stages);
+  if (c.family == Family::ffma || c.family == Family::gemv || c.family == Family::rows) {
     if (c.split_k != 1) text += fmt::format(":k{}", c.split_k);
     return c.cluster_k == 1 ? text : text + fmt::format(":c{}", c.cluster_k);
   }
@@ -122,7 +123,8 @@ std::optional<Configuration> configuration_from(std::string_view text, std::stri
   else if (parts[0] == "decode") c.family = Family::decode;
   else if (parts[0] == "ffma") c.family = Family::ffma;
   else if (parts[0] == "gemv") c.family = Family::gemv;
-  else return fail(fmt::format("family '{}' must be sm90, decode, ffma, gemv or simt", parts[0]));
+  else if (parts[0] == "rows") c.family = Family::rows;
+  else return fail(fmt::format("family '{}' must be sm90, decode, ffma, gemv, rows or simt", parts[0]));
   if (parts.size() < 2 || !numbers(parts[1], c.tile_m, c.tile_n, c.tile_k))
     return fail(fmt::format("tile '{}' must be three positive numbers, MxNxK", parts.size() < 2 ? "" : parts[1]));
 
@@ -135,12 +137,13 @@ std::optional<Configuration> configuration_from(std::string_view text, std::stri
     if (c.family == Family::simt) {
       if (part.empty() || part[0] != 't' || !numbers(rest, c.thread_m, c.thread_n) || !once(thread))
         return bad("must be one register tile tMxN");
-    } else if (c.family == Family::ffma) {
+    } else if (c.family == Family::ffma || c.family == Family::rows) {
       const char which = part.empty() ? ' ' : part[0];
       const bool good = which == 't'   ? numbers(rest, c.thread_m, c.thread_n) && once(thread)
                         : which == 'k' ? number(rest, c.split_k) && once(split)
+                        : which == 's' ? c.family == Family::rows && number(rest, c.stages) && once(stages)
                                        : which == 'c' && number(rest, c.cluster_k) && once(cluster);
-      if (!good) return bad("must be one register tile tMxN, or one number of groups of warps along K, kN, or of blocks of a cluster along K, cN");
+      if (!good) return bad(fmt::format("must be one register tile tMxN, or one number of groups of warps along K, kN, or of blocks of a cluster along K, cN{}", c.family == Family::rows ? ", or of stages, sN" : ""));
     } else if (c.family == Family::gemv) {
       if (part.empty() || part[0] != 'k' || !number(rest, c.split_k) || !once(split)) return bad("must be one number of warps along K, kN");
     } else if (c.family == Family::decode) {
@@ -159,7 +162,7 @@ std::optional<Configuration> configuration_from(std::string_view text, std::stri
       return bad("must be sN (stages), cMxN (cluster), coop, pingpong or bN (store buffers)");
     }
   }
-  if (!needs_hopper(c.family) && c.family != Family::gemv && !thread) return fail("the register tile tMxN is missing");
+  if (!uses_tensor_cores(c.family) && c.family != Family::gemv && !thread) return fail("the register tile tMxN is missing");
   if (needs_hopper(c.family) && !stages) return fail("the number of stages sN is missing");
   if (c.family == Family::sm90 && !schedule) return fail("the schedule, coop or pingpong, is missing");
   return c;

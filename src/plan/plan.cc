@@ -75,6 +75,10 @@ LaunchShape launch_shape(const Operation& o, const Configuration& c, const Probl
   if (c.family == Family::decode) {
     s.cluster = u32(c.split_k);
     s.blocks = u32(decode::balance(o, c, p, sms).units) * s.cluster;
+  } else if (c.family == Family::rows) {
+    s.cluster = u32(c.cluster_k);
+    s.blocks = u32(rows::balance(c, p, sms).units) * s.cluster;
+    if (rows::reallocates_registers(c)) s.registers = rows::launch_registers(c);
   } else if (c.family == Family::sm90) {
     s.cluster = u32(c.cluster_m * c.cluster_n);
     // Persistent: one block an SM, no more clusters than there are cluster tiles.
@@ -148,6 +152,24 @@ GemmDecodeArguments decode_arguments(const Operation& o, const Configuration& c,
   args.b = encode(maps.b);
   args.m = i32(p.m), args.n = i32(p.n), args.k = i32(p.k);
   args.a_batched = x.a.batch_stride != 0, args.b_batched = x.b.batch_stride != 0;
+  args.grid = decode_grid(c, p, args.tile_columns);
+  args.epilogue = x.epilogue;
+  return args;
+}
+
+TensorMapSpec rows_tensor_map(const Operation& o, const Problem& p, const Operands& x, int tile_columns) {
+  TensorMapSpec map = matrix_map(x.b, o.b, p.k, p.n, p.batch, u32(rows::kSlab), u32(tile_columns), Swizzle::bytes128);
+  map.l2_promotion = 0;  // as for decode
+  return map;
+}
+
+GemmRowsArguments rows_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode) {
+  GemmRowsArguments args{};
+  args.tile_columns = rows::balance(c, p, sms).columns;
+  args.b = encode(rows_tensor_map(o, p, x, args.tile_columns));
+  args.a = x.a;
+  args.m = i32(p.m), args.n = i32(p.n), args.k = i32(p.k);
+  args.b_batched = x.b.batch_stride != 0;
   args.grid = decode_grid(c, p, args.tile_columns);
   args.epilogue = x.epilogue;
   return args;

@@ -16,7 +16,7 @@ struct Operands {
 // Tiles of M walked together so that one wave of `blocks` tiles touches the fewest bytes of A and B.
 i32 raster_group(const Configuration& c, const Problem& p, int blocks);
 TileGrid tile_grid(const Configuration& c, const Problem& p, int blocks);               // sm90 and simt
-TileGrid decode_grid(const Configuration& c, const Problem& p, int tile_columns);      // decode; columns by decode::balance
+TileGrid decode_grid(const Configuration& c, const Problem& p, int tile_columns);      // decode and rows; columns by their balance()
 // `sms`: how many SMs the launch may fill.
 LaunchShape launch_shape(const Operation& o, const Configuration& c, const Problem& p, int sms);
 
@@ -36,5 +36,9 @@ struct DecodeTensorMaps { TensorMapSpec a, b; };
 DecodeTensorMaps decode_tensor_maps(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int tile_columns);
 // The maps a and b of the result are encoded by `encode`. `sms` as for launch_shape.
 GemmDecodeArguments decode_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode);
+
+TensorMapSpec rows_tensor_map(const Operation& o, const Problem& p, const Operands& x, int tile_columns);  // of B
+// The map of B is encoded by `encode`. `sms` as for launch_shape.
+GemmRowsArguments rows_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode);
 
 }  // namespace foretile

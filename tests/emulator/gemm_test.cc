@@ -59,7 +59,7 @@ void random_products(Family family, int count, u64 first_seed) {
     p.batch = r.chance(25) ? r.between(2, 3) : 1;
     p.m = random_size(r, c.tile_m, 160), p.n = random_size(r, c.tile_n, 200);
     if (o.gating != Gating::none) p.n = round_up(p.n, i64(2));
-    p.k = r.chance(5) && family == Family::simt ? 0 : r.between(1, family == Family::gemv ? 1500 : needs_hopper(family) ? 320 : 48);
+    p.k = r.chance(5) && family == Family::simt ? 0 : r.between(1, family == Family::gemv ? 1500 : family == Family::rows ? 800 : needs_hopper(family) ? 320 : 48);
     if (family == Family::decode && c.split_k > 1) p.k += (c.split_k - 1) * decode::kSliceUnit;  // no block without a slice
     reference::GemmDataOptions d;
     d.seed = seed;
@@ -97,6 +97,7 @@ TEST(Gemm, HopperExactOnRandomProblems) { random_products(Family::sm90, 110, 100
 TEST(Gemm, DecodeExactOnRandomProblems) { random_products(Family::decode, 150, 3000); }
 TEST(Gemm, SimtExactOnRandomProblems) { random_products(Family::simt, 110, 2000); }
 TEST(Gemm, FfmaExactOnRandomProblems) { random_products(Family::ffma, 60, 3000); }
+TEST(Gemm, RowsExactOnRandomProblems) { random_products(Family::rows, 80, 6000); }
 TEST(Gemm, GemvExactOnRandomProblems) { random_products(Family::gemv, 40, 4000); }
 
 TEST(Gemm, SpeedOfTheHopperKernelWithAllChecks) {

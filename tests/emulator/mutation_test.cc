@@ -31,6 +31,7 @@ constexpr Operation unstaged(Operation o) {
 }
 
 // Several tiles a block and more steps along K than the ring has stages, so that every wait has something to wait for.
+// Of rows fewer steps a tile, or the ring alone would keep a warp from storing sums that others still read.
 const Subject kSubjects[] = {
     {"cooperative", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 128, 6, 2), {.m = 200, .n = 256, .k = 600}, 2},
     {"pingpong", catalogue::product(DType::bf16, DType::bf16), catalogue::pingpong(128, 128, 6, 2), {.m = 200, .n = 256, .k = 600}, 1},
@@ -47,6 +48,8 @@ const Subject kSubjects[] = {
     {"ffma_groups", catalogue::product(DType::fp32, DType::fp32), catalogue::ffma(32, 64, 32, 8, 8, 4), {.m = 40, .n = 68, .k = 100}, 1},
     {"ffma_cluster", catalogue::product(DType::fp32, DType::fp32), catalogue::ffma(32, 64, 32, 8, 8, 4, 2), {.m = 40, .n = 68, .k = 100}, 2},
     {"ffma_epilogue", catalogue::full(DType::fp32, DType::fp32, Activation::relu), catalogue::ffma(64, 64, 8, 16, 8), {.m = 70, .n = 300, .k = 24}, 1},
+    {"rows", catalogue::product(DType::fp32, DType::fp32), catalogue::rows(8, 64, 32, 4, 4, 3, 2), {.m = 12, .n = 200, .k = 60}, 1},
+    {"rows_cluster", catalogue::full(DType::fp32, DType::fp32, Activation::relu), catalogue::rows(16, 64, 32, 4, 8, 3, 8, 2), {.m = 12, .n = 100, .k = 612}, 2},
     {"gemv", catalogue::product(DType::fp32, DType::fp32), catalogue::gemv(8, 4, 8), {.m = 5, .n = 12, .k = 700}, 1},
 };
 
@@ -67,12 +70,13 @@ const Reason kRedundant[] = {
     {"bulk_wait_read", Mutation::Kind::less, "waits for more groups than needed: stronger"},
     {"bulk_wait", Mutation::Kind::less, "waits for more groups than needed: stronger"},
     {"sync_warp", Mutation::Kind::drop,
-     "brings the decode kernel's producer warp together again before cluster_wait(), which a GPU executes for whole warps; it orders no access, and the emulator lets each lane wait by itself",
+     "brings a producer warp of the decode or rows kernel together again before cluster_wait(), which a GPU executes for whole warps; it orders no access, and the emulator lets each lane wait by itself",
      "sync_warp();"},
     {"cluster_wait", Mutation::Kind::drop,
      "the decode kernel's producer warp touches nothing of a peer and no peer anything of it: its arrival, which says that the barriers are initialised, is needed (dropping that is reported), "
      "its wait is the other half of the pair that PTX asks for",
      "if constexpr (C.split_k > 1) cluster_wait();"},
+    {"cluster_wait", Mutation::Kind::drop, "the same of the rows kernel's warps that load", "if constexpr (C.cluster_k > 1) cluster_wait();"},
 };
 
 // The line of a call in the kernels' source, without the blanks around it and without a comment.

@@ -51,13 +51,16 @@ constexpr Configuration kMore[] = {
     catalogue::ffma(32, 64, 8, 8, 8, 1, 8),
     catalogue::ffma(16, 96, 16, 4, 12, 2, 3),
     catalogue::ffma(64, 224, 8, 4, 28),
+    catalogue::rows(4, 64, 32, 4, 2, 3, 2),
+    catalogue::rows(8, 128, 64, 4, 8, 3, 16),
+    catalogue::rows(32, 48, 96, 8, 6, 2, 8, 3),
 };
 
 std::vector<Kernel> all_kernels() {
   std::vector<Kernel> list;
   for (const BuiltIn& k : built_in_kernels()) list.push_back({k.operation, k.configuration});
   const Operation aligned = catalogue::product(DType::bf16, DType::bf16), fp32 = catalogue::product(DType::fp32, DType::fp32);
-  for (const Configuration& c : kMore) list.push_back({c.family == Family::sm90 ? aligned : catalogue::unaligned(c.family == Family::ffma ? fp32 : aligned), c});
+  for (const Configuration& c : kMore) list.push_back({c.family == Family::sm90 ? aligned : c.family == Family::rows ? fp32 : catalogue::unaligned(c.family == Family::ffma ? fp32 : aligned), c});
   return list;
 }
 
@@ -70,8 +73,9 @@ Problem problem_of(const Operation& o, const Configuration& c, u64 bits) {
     bits /= sizes.size();
     return size;
   };
-  const i64 m = i64(c.tile_m) * c.cluster_m, n = i64(c.tile_n) * c.cluster_n, ring = i64(std::max(1, c.stages)) * c.tile_k * c.split_k;
-  const i64 least = c.split_k > 1 ? i64(decode::kSliceUnit) * c.split_k : 8;  // a slice for every block
+  const int slices = c.family == Family::rows ? c.cluster_k : c.split_k;
+  const i64 m = i64(c.tile_m) * c.cluster_m, n = i64(c.tile_n) * c.cluster_n, ring = i64(std::max(1, c.stages)) * c.tile_k * slices;
+  const i64 least = slices > 1 ? i64(decode::kSliceUnit) * slices : 8;  // a slice for every block
   return {.m = pick({1, m / 2, m, m + 5}), .n = round_up(pick({8, n, n + 8, n + n / 2}), o.gating == Gating::none ? i64(1) : i64(16)), .k = std::max(least, pick({8, c.tile_k, ring + c.tile_k + 8, ring + 2 * c.tile_k})), .batch = pick({1, 1, 1, 2})};
 }
 

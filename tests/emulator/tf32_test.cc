@@ -61,7 +61,7 @@ TEST(Tf32, ThirteenBitsOfEachInputAreCutTowardZero) {
   const std::vector<float> values = telling_values();
   int hopper = 0, others = 0;
   for (const BuiltIn& k : plain_kernels(DType::tf32)) {
-    ++(needs_hopper(k.configuration.family) ? hopper : others);
+    ++(uses_tensor_cores(k.configuration.family) ? hopper : others);
     const std::vector<float> a = times_one(k.operation, k.configuration, values, false), b = times_one(k.operation, k.configuration, values, true);
     for (i64 row = 0; row < kSize; ++row)
       for (i64 column = 0; column < kSize; ++column) {
@@ -77,7 +77,7 @@ TEST(Tf32, ThirteenBitsOfEachInputAreCutTowardZero) {
 TEST(Tf32, NothingIsCutUnlessAskedFor) {
   const std::vector<float> values = telling_values();
   for (const BuiltIn& k : plain_kernels(DType::fp32)) {
-    EXPECT_FALSE(needs_hopper(k.configuration.family)) << "true fp32 never runs on tensor cores: " << text_of(k.configuration);
+    EXPECT_FALSE(uses_tensor_cores(k.configuration.family)) << "true fp32 never runs on tensor cores: " << text_of(k.configuration);
     for (const bool b : {false, true}) {
       const std::vector<float> d = times_one(k.operation, k.configuration, values, b);
       for (i64 row = 0; row < kSize; ++row)

@@ -209,7 +209,7 @@ TEST(Faults, B73_Fp32IsNotTf32) {
   for (const Configuration& c : catalogue::kConfigurations) {
     if (!why_not(exact, c)) {
       ++paths;
-      EXPECT_FALSE(needs_hopper(c.family)) << text_of(c) << " has no tensor cores for fp32";
+      EXPECT_FALSE(uses_tensor_cores(c.family)) << text_of(c) << " has no tensor cores for fp32";
       EXPECT_EQ(product(exact, c), 1024.5f) << text_of(c);
       const i64 k = c.family == Family::gemv ? 1500 : 500;
       for (const Problem& p : {Problem{c.tile_m + 1, c.tile_n + 3, k, 1}, Problem{1, 21, k, 3}}) EXPECT_EQ(run(exact, c, p, {.values = reference::Values::normal}), "");

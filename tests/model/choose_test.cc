@@ -97,7 +97,7 @@ TEST(Choose, Tf32TakesTensorCoresWhereTheyCanGo) {
       const Configuration c = pick(kH200, tf32, p);
       EXPECT_EQ(c.family, Family::sm90) << text_of(c);
       EXPECT_EQ(c.tile_k, 32) << text_of(c);
-      EXPECT_FALSE(needs_hopper(pick(kH200, fp32, p).family)) << "not unless asked for";
+      EXPECT_FALSE(uses_tensor_cores(pick(kH200, fp32, p).family)) << "not unless asked for";
       if (m > 512) {
         EXPECT_GT(flop_count(p) / forecast(kH200, tf32, c, p).seconds, 250e12) << text_of(c) << " at N = " << n << " K = " << k;
       }

@@ -146,8 +146,44 @@ TEST_F(Recorded, ChoosesFp32Tiles) {
   EXPECT_GT(kept, 0.98);
 }
 
-// At few rows in fp32 forecasts are good for gemv with one row alone: with more rows it takes about twice as long, ffma tiles about
-// 1.3 times (docs/model.md).
+// fp32 at few rows: the rows family, to whose times its constants were fitted, what the forecast picks among all families of the
+// catalogue that were timed, and the others where they stand beside it.
+TEST_F(Recorded, TimesOfRows) {
+  const Operation o = catalogue::product(DType::fp32, DType::fp32);
+  struct Shape {
+    double picked = 1e9, of_pick = 0, fastest = 1e9;
+  };
+  Errors rows, listed, clusters;
+  std::map<std::vector<i64>, Shape> shapes;
+  for (const Timed& t : read("rows_fp32_h200.csv", o, "burst_us")) {
+    const double seconds = forecast(h200_, o, t.configuration, t.problem).seconds, error = std::abs(seconds / t.seconds - 1);
+    if (t.configuration.family == Family::rows) {
+      rows.all.push_back(error);
+      if (t.configuration.cluster_k > 1) clusters.all.push_back(error);
+    }
+    if (!in_catalogue(t.configuration)) continue;
+    if (t.configuration.family == Family::rows) listed.all.push_back(error);
+    Shape& s = shapes[{t.problem.m, t.problem.n, t.problem.k}];
+    if (seconds < s.picked) s.picked = seconds, s.of_pick = t.seconds;
+    s.fastest = std::min(s.fastest, t.seconds);
+  }
+  ASSERT_GE(rows.all.size(), 350u);
+  ASSERT_GE(listed.all.size(), 200u);
+  ASSERT_EQ(shapes.size(), 60u);
+  double logarithms = 0;
+  for (const auto& [sizes, s] : shapes) logarithms += std::log(s.fastest / s.of_pick);
+  const double kept = std::exp(logarithms / double(shapes.size()));
+  const std::pair<const char*, const Errors*> lists[] = {{"rows", &rows}, {"rows, catalogue", &listed}, {"rows, split over clusters", &clusters}};
+  for (const auto& [name, errors] : lists) std::printf("%s: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", name, errors->all.size(), 100 * errors->median(), 100 * errors->at(0.9));
+  std::printf("few rows in fp32: the pick among the catalogue keeps %.3f of the fastest over %zu shapes\n", kept, shapes.size());
+  for (const auto& [name, errors] : lists) {
+    EXPECT_LT(errors->median(), 0.03) << name;
+    EXPECT_LT(errors->at(0.9), 0.07) << name;
+  }
+  EXPECT_GT(kept, 0.98);
+}
+
+// At few rows in fp32 forecasts are good for gemv with one row alone (docs/model.md).
 TEST_F(Recorded, TimesOfFewRowsInFp32) {
   const Operation o = catalogue::product(DType::fp32, DType::fp32);
   Errors one, more, tiles;
@@ -159,8 +195,8 @@ TEST_F(Recorded, TimesOfFewRowsInFp32) {
   const std::pair<const char*, const Errors*> lists[] = {{"gemv, M = 1", &one}, {"gemv, more rows", &more}, {"ffma, M = 32", &tiles}};
   for (const auto& [name, errors] : lists) std::printf("%s: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", name, errors->all.size(), 100 * errors->median(), 100 * errors->at(0.9));
   EXPECT_LT(one.median(), 0.08);
-  EXPECT_LT(more.median(), 0.56);
-  EXPECT_LT(tiles.median(), 0.28);
+  EXPECT_LT(more.median(), 0.25);
+  EXPECT_LT(tiles.median(), 0.2);
 }
 
 // Later runs against the vendor's library, to which no constant was fitted.

@@ -25,7 +25,9 @@ TEST(Text, ConfigurationForms) {
   EXPECT_EQ(text_of(catalogue::simt(64, 64, 16, 4, 4)), "simt:64x64x16:t4x4");
   EXPECT_EQ(text_of(catalogue::ffma(128, 256, 8, 16, 8)), "ffma:128x256x8:t16x8");
   EXPECT_EQ(text_of(catalogue::ffma(32, 64, 32, 8, 8, 4, 2)), "ffma:32x64x32:t8x8:k4:c2");
+  EXPECT_EQ(text_of(catalogue::rows(32, 64, 64, 8, 8, 6, 8, 2)), "rows:32x64x64:t8x8:s6:k8:c2");
   std::string error;
+  EXPECT_EQ(configuration_from("rows:32x48x64:k8:t8x6:c3:s6", error), catalogue::rows(32, 48, 64, 8, 6, 6, 8, 3));
   EXPECT_EQ(configuration_from("ffma:128x192x16:c4:t8x12", error), catalogue::ffma(128, 192, 16, 8, 12, 1, 4));
   // Parts in another order, and an explicit cluster of one, mean the same.
   EXPECT_EQ(configuration_from("sm90:128x256x64:coop:b2:c1x1:s4", error), catalogue::coop(128, 256, 4, 2));
@@ -54,6 +56,10 @@ TEST(Text, BadConfigurationsAreRefusedByName) {
       {"ffma:128x128x16:t8x8:c2x1", "part 'c2x1'"},
       {"ffma:128x128x16:t8x8:c2:c4", "part 'c4'"},
       {"ffma:128x128x16:t8x8:c0", "part 'c0'"},
+      {"ffma:128x128x16:t8x8:s2", "part 's2'"},
+      {"rows:8x64x64:t4x4:k8", "stages sN is missing"},
+      {"rows:8x64x64:s8:k8", "register tile tMxN is missing"},
+      {"rows:8x64x64:t4x4:s8:s6", "part 's6'"},
   };
   for (const auto& [text, wanted] : cases) {
     std::string error;

@@ -9,6 +9,7 @@ namespace {
 constexpr Configuration kSm90 = catalogue::coop(128, 128, 6, 2), kSm90Pair = catalogue::pingpong(128, 160, 5, 2, 2);
 constexpr Configuration kDecode = catalogue::decode(16, 64, 128, 5), kDecodeSplit = catalogue::decode(32, 64, 128, 4, 4);
 constexpr Configuration kSimt = catalogue::simt(64, 64, 16, 4, 4), kFfma = catalogue::ffma(64, 64, 8, 8, 8);
+constexpr Configuration kRows = catalogue::rows(8, 64, 128, 4, 4, 4, 8), kRowsSplit = catalogue::rows(32, 64, 64, 8, 8, 6, 8, 2);
 constexpr Configuration kTf32 = catalogue::tf32(kSm90), kTf32Pair = catalogue::tf32(kSm90Pair);
 
 struct Extra {
@@ -75,6 +76,9 @@ void add_more_operations(std::vector<BuiltIn>& to) {
   add_kernel<transposed(catalogue::product(DType::tf32, DType::fp32), true, false), kFfma>(to);
   add_kernel<catalogue::full(DType::tf32, DType::bf16, Activation::relu), kTf32>(to);
   add_kernel<catalogue::product(DType::tf32, DType::fp16), kTf32Pair>(to);
+  add_kernel<catalogue::full(DType::fp32, DType::fp32, Activation::gelu_tanh), kRows>(to);
+  add_kernel<direct_store(aligned({.in = DType::fp32, .out = DType::bf16, .bias = true, .residual = true, .side = DType::fp32, .activation = Activation::relu})), kRows>(to);
+  add_kernel<direct_store(aligned({.in = DType::fp32, .out = DType::fp16, .c = true, .side = DType::fp16})), kRowsSplit>(to);
   add_kernel<mixed(DType::fp16, DType::bf16, DType::fp32), kSimt>(to);
   add_kernel<mixed(DType::fp32, DType::fp16, DType::bf16), kSimt>(to);
 }

@@ -51,6 +51,20 @@ std::string name_decode_shared(const Operation& o, const Configuration& c, u32 o
   return fmt::format("weights of stage {}", at / decode::weight_stage_bytes(c));
 }
 
+std::string name_rows_shared(const Configuration& c, u32 offset) {
+  const int at = int(offset), barriers = at - rows::barrier_offset(c);
+  if (barriers >= 0) {
+    const int index = barriers / 8;
+    if (index < c.stages) return fmt::format("full barrier of stage {}", index);
+    if (index < 2 * c.stages) return fmt::format("empty barrier of stage {}", index - c.stages);
+    return "barrier of the partial sums";
+  }
+  if (at >= rows::exchange_offset(c)) return fmt::format("partial sums from block {} of the cluster", (at - rows::exchange_offset(c)) / rows::share_bytes(c));
+  if (at >= rows::sums_offset(c)) return fmt::format("sums of group {}", (at - rows::sums_offset(c)) / rows::sum_bytes(c));
+  if (at >= rows::tokens_offset(c)) return fmt::format("tokens of stage {}", (at - rows::tokens_offset(c)) / rows::token_stage_bytes(c));
+  return fmt::format("weights of stage {}", at / rows::weight_stage_bytes(c));
+}
+
 std::string name_simt_shared(const Configuration& c, u32 offset) {
   if (c.family == Family::simt) return int(offset) < simt::a_bytes(c) ? "A tile" : "B tile";
   if (c.family == Family::gemv) return fmt::format("partial sums of warp {}", int(offset) / (4 * c.tile_m * c.tile_n * gemv::kLanePitch));
@@ -81,6 +95,7 @@ struct Prepared {
   Launch launch;
   GemmSm90Arguments sm90;
   GemmDecodeArguments decode;
+  GemmRowsArguments rows;
   GemmSimtArguments simt;
 };
 
@@ -117,6 +132,13 @@ std::unique_ptr<Prepared> prepare(const GemmRun& run) {
     made->decode = decode_arguments(o, c, p, run.operands, run.sms, encode_tensor_map);
     made->decode.weights_ready = run.weights_ready;
     launch.body = [body, arguments = &made->decode] { body(arguments); };
+  } else if (c.family == Family::rows) {
+    launch.name_shared = [c](u32 offset) { return name_rows_shared(c, offset); };
+    const u32 consumers = u32(rows::consumer_warps(c));
+    launch.name_role = [consumers](u32 warp) { return warp < consumers ? fmt::format("consumer {}", warp) : warp == consumers ? std::string("weights") : fmt::format("tokens {}", warp - consumers - 1); };
+    made->rows = rows_arguments(o, c, p, run.operands, run.sms, encode_tensor_map);
+    made->rows.weights_ready = run.weights_ready;
+    launch.body = [body, arguments = &made->rows] { body(arguments); };
   } else {
     launch.name_shared = [c](u32 offset) { return name_simt_shared(c, offset); };
     made->simt = simt_arguments(c, p, run.operands, launch.shape);

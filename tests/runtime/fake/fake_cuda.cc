@@ -167,6 +167,9 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* f, void** parameters,
     const auto& d = l.decode = *static_cast<const foretile::GemmDecodeArguments*>(parameters[0]);
     l.sm90.a = d.a, l.sm90.b = d.b, l.sm90.m = d.m, l.sm90.n = d.n, l.sm90.k = d.k, l.sm90.a_batched = d.a_batched, l.sm90.b_batched = d.b_batched;
     l.sm90.weights_ready = d.weights_ready, l.sm90.grid = d.grid, l.sm90.epilogue = d.epilogue;
+  } else if (l.image.find("gemm_rows") != std::string::npos) {
+    const auto& r = l.rows = *static_cast<const foretile::GemmRowsArguments*>(parameters[0]);
+    l.simt.m = r.m, l.simt.n = r.n, l.simt.k = r.k, l.simt.grid = r.grid, l.simt.a = r.a, l.simt.epilogue = r.epilogue;
   } else {
     l.simt = *static_cast<const foretile::GemmSimtArguments*>(parameters[0]);
   }
@@ -257,7 +260,7 @@ int nvrtcCompileProgram(FakeProgram* p, int options, const char* const* texts) {
   const std::lock_guard lock(c.mutex);
   if (c.compile_fails) return p->log = "foretile_kernel.cu(1): error: as the test asked\n", 6;
   p->log = "ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 90 registers, used 1 barriers\n" + c.compile_log;
-  p->cubin = "fake " + arch + (p->source.find("gemm_sm90<") != std::string::npos ? " gemm_sm90\n" : p->source.find("gemm_decode<") != std::string::npos ? " gemm_decode\n" : " gemm_simt\n") + p->source;
+  p->cubin = "fake " + arch + (p->source.find("gemm_sm90<") != std::string::npos ? " gemm_sm90\n" : p->source.find("gemm_decode<") != std::string::npos ? " gemm_decode\n" : p->source.find("gemm_rows<") != std::string::npos ? " gemm_rows\n" : " gemm_simt\n") + p->source;
   return 0;
 }
 int nvrtcGetCUBINSize(FakeProgram* p, std::size_t* n) { return *n = p->cubin.size() + 1, 0; }

@@ -36,7 +36,8 @@ struct Launch {
   std::string image;  // what the launched function was compiled to: names the family, see nvrtcCompileProgram
   foretile::GemmSm90Arguments sm90;  // of the decode kernel: the fields that both have
   foretile::GemmDecodeArguments decode;
-  foretile::GemmSimtArguments simt;
+  foretile::GemmRowsArguments rows;
+  foretile::GemmSimtArguments simt;  // of the rows kernel: the fields that both have, but B
 };
 
 struct Device {
