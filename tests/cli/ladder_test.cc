@@ -12,8 +12,11 @@ TEST(Ladder, TableHasTwelveRungsThatClimb) {
   const auto json = r.json();
   ASSERT_EQ(json["rungs"].size(), 12u);
   EXPECT_GT(json["rungs"][0]["forecast"]["seconds"].get<double>(), 30 * json["rungs"][7]["forecast"]["seconds"].get<double>());
-  for (const auto& rung : json["rungs"])
-    if (rung["rung"] != 1) EXPECT_FALSE(rung["step"]["counter"].get<std::string>().empty());
+  for (const auto& rung : json["rungs"]) {
+    if (rung["rung"] != 1) {
+      EXPECT_FALSE(rung["step"]["counter"].get<std::string>().empty());
+    }
+  }
 }
 
 TEST(Ladder, StepsMoveTheirCountersTheWayTheLessonsSay) {

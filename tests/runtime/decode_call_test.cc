@@ -35,9 +35,9 @@ Matmul gated(i64 m, i64 n, i64 k, Gating gating = Gating::halves) {
 
 // ---- gated ------------------------------------------------------------------------------------------------
 
-TEST_F(DecodeCalls, GatedProductsTakeTheDecodeKernel) {
-  for (const auto& [gating, name] : {std::pair{Gating::halves, "Gating::halves"}, {Gating::interleaved, "Gating::interleaved"}})
-    for (const i64 m : {1, 32, 200}) {
+TEST_F(DecodeCalls, GatedProductsOfFewRowsTakeTheDecodeKernel) {
+  for (const auto& [gating, name, most] : {std::tuple{Gating::halves, "Gating::halves", 64}, {Gating::interleaved, "Gating::interleaved", 200}})
+    for (const i64 m : {1, 32, most}) {
       const fake::Launch l = launch_of(gated(m, 28672, 4096, gating));
       ASSERT_TRUE(is_decode(l)) << m;
       EXPECT_THAT(l.image, HasSubstr(name));
@@ -46,6 +46,16 @@ TEST_F(DecodeCalls, GatedProductsTakeTheDecodeKernel) {
       EXPECT_EQ(map_of(l.decode.b).extent[1], 28672u);
       EXPECT_EQ(map_of(l.decode.b).box[1], u32(l.decode.tile_columns / (gating == Gating::halves ? 2 : 1)));
     }
+}
+
+TEST_F(DecodeCalls, GatedProductsOfManyRowsTakeTheHopperKernelWhereItGates) {
+  const fake::Launch l = launch_of(gated(2048, 28672, 4096, Gating::halves));
+  ASSERT_TRUE(is_hopper(l) && !is_decode(l));
+  EXPECT_THAT(l.image, HasSubstr("Gating::halves"));
+  EXPECT_EQ(l.sm90.n, 28672) << "N counts the product's columns";
+  EXPECT_EQ(map_of(l.sm90.b).extent[1], 28672u);
+  EXPECT_EQ(map_of(l.sm90.d).extent[0], 14336u);
+  EXPECT_EQ(l.sm90.grid.tiles_n, ceil_div(28672, i64(2 * map_of(l.sm90.b).box[1]))) << "a tile has a box of gates and one of up columns";
 }
 
 TEST_F(DecodeCalls, StridesOfGatedOperands) {
