@@ -38,7 +38,7 @@ int choose_command(const Options& options) {
     json["machine"] = machine.name;
     say_nothing(json, p);
     json["ranked"] = nlohmann::ordered_json::array();
-    for (const Candidate& c : choice.ranked) json["ranked"].push_back({{"configuration", text_of(c.configuration)}, {"forecast", json_of(c.forecast)}});
+    for (const Candidate& c : choice.ranked) json["ranked"].push_back({{"configuration", text_of(c.configuration)}, {"forecast", json_of(c.forecast)}, {"trust", json_of(trust(machine, o, c.configuration, p, conditions))}});
     json["ruled_out"] = nlohmann::ordered_json::array();
     for (const RuledOut& r : choice.ruled_out) json["ruled_out"].push_back({{"configuration", text_of(r.configuration)}, {"reason", r.reason}});
     print_json(json);
@@ -61,7 +61,7 @@ int choose_command(const Options& options) {
                fmt::format("{}{}", f.registers_estimated ? "~" : "", f.registers), bytes_text(f.shared_bytes)});
   }
   if (choice.ranked.empty()) fmt::print("No kernel of the library can compute it here.\n");
-  else fmt::print("{}", table.text());
+  else fmt::print("{}\n{}", table.text(), wrapped("How far to trust the first: " + trust(machine, o, choice.ranked.front().configuration, p, conditions).text()));
   if (!choice.ruled_out.empty()) {
     // Those with one reason together, in the order of the catalogue.
     std::vector<std::pair<std::string, std::string>> reasons;

@@ -83,6 +83,7 @@ int explain_command(const Options& options, const CLI::App& command) {
     json["configuration"] = text_of(c);
     json["chosen_by_model"] = !given;
     json["forecast"] = json_of(x.forecast);
+    json["trust"] = json_of(trust(machine, o, c, p, conditions));
     json["path"] = path_text(machine, o, c, p);
     json["remedies"] = nlohmann::ordered_json::array();
     for (const Remedy& r : remedies(machine, o, c, p, conditions, x)) json["remedies"].push_back({{"what", r.what}, {"seconds", r.seconds}, {"because", r.because}});

@@ -185,6 +185,13 @@ void Output::add_to(CLI::App& app) { app.add_flag("--json", json, "machine-reada
 
 nlohmann::ordered_json envelope(const std::string& command) { return {{"schema", "foretile." + command}, {"version", 1}, {"foretile", FORETILE_VERSION}}; }
 
+nlohmann::ordered_json json_of(const Trust& trust) {
+  nlohmann::ordered_json json;
+  if (trust.alike) json = {{"times", trust.alike->times}, {"median_error", trust.alike->median}, {"nine_in_ten", trust.alike->ninth}};
+  json["beyond"] = trust.beyond;
+  return json;
+}
+
 void say_nothing(nlohmann::ordered_json& json, const Problem& p) {
   std::string nothing = nothing_to_compute(p);
   if (nothing.empty()) return;

@@ -10,6 +10,7 @@
 #include "foretile/device/operation.h"
 #include "model/machine.h"
 #include "model/model.h"
+#include "model/trust.h"
 
 namespace CLI {
 class App;
@@ -83,6 +84,7 @@ struct Output {
 };
 nlohmann::ordered_json envelope(const std::string& command);
 nlohmann::ordered_json json_of(const Operation& o, const Problem& p);
+nlohmann::ordered_json json_of(const Trust& trust);
 void say_nothing(nlohmann::ordered_json& json, const Problem& p);  // of a product without outputs, that there is nothing to compute
 nlohmann::ordered_json json_of(const Forecast& f);
 void print_json(const nlohmann::ordered_json& value);

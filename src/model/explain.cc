@@ -15,6 +15,7 @@
 #include "model/remedy.h"
 #include "model/speed_of_light.h"
 #include "model/text.h"
+#include "model/trust.h"
 
 namespace foretile {
 
@@ -59,7 +60,7 @@ class Explanation : private Page {
     }
     alternatives();
     counters();
-    line("\nHow far to trust it. Held against: {}.{}", machine_.validation,
+    line("\nHow far to trust it. {} All that forecasts for this GPU were held against: {}.{}", trust(machine_, o_, c_, p_, conditions_).text(), machine_.validation,
          x_.registers.estimated ? " Registers are estimated: this operation and configuration are not in the checked-in table." : "");
     constants();
     return Page::text();

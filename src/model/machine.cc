@@ -189,6 +189,26 @@ std::string text_at(const toml::table& table, std::string_view file, const char*
   return *value;
 }
 
+HeldAgainst read_held_against(std::string_view file, const toml::table& table) {
+  HeldAgainst h;
+  const auto number = [&](const toml::node_view<const toml::node> node, const char* key) {
+    const auto value = node.value<double>();
+    if (!value || !(*value >= 0)) bad(file, fmt::format("held_against.{} must be a number from 0 on", key));
+    return *value;
+  };
+  for (const auto& [k, node] : table)
+    if (const std::string_view key = k.str(); key != "kernels" && key != "types" && key != "dependent" && key != "regime" && key != "rows" && key != "times" && key != "median" && key != "nine_in_ten" && key != "source") bad(file, fmt::format("unknown held_against.{}", key));
+  h.kernels = text_at(table, file, "kernels"), h.source = text_at(table, file, "source");
+  const toml::array* types = table["types"].as_array();
+  if (!types || types->empty()) bad(file, "held_against.types must be a list of types");
+  for (const auto& type : *types) h.types.push_back(type.value_or(std::string()));
+  h.dependent = table["dependent"].value_or(false), h.regime = table["regime"].value_or(std::string());
+  if (!h.regime.empty() && h.regime != "burst" && h.regime != "sustained") bad(file, "held_against.regime must be burst or sustained");
+  h.first_row = i64(number(table["rows"][0], "rows")), h.last_row = i64(number(table["rows"][1], "rows")), h.times = i64(number(table["times"], "times"));
+  h.median = number(table["median"], "median"), h.ninth = number(table["nine_in_ten"], "nine_in_ten");
+  return h;
+}
+
 int whole(std::string_view file, const Fact& fact, int low, int high) {
   if (fact.value != std::floor(fact.value) || fact.value < low || fact.value > high)
     bad(file, fmt::format("{} = {} must be a whole number from {} to {}", fact.key, fact.value, low, high));
@@ -250,6 +270,11 @@ Machine parse_machine(std::string_view name, std::string_view text) {
   const int stated = root["sm"]["compute_capability"]["value"].value_or(0);
   for (const auto& [k, node] : root) {
     const std::string section(k.str());
+    if (section == "held_against") {
+      if (!node.is_array_of_tables()) bad(name, "held_against must be a list of tables, [[held_against]]");
+      for (const auto& table : *node.as_array()) m.held_against.push_back(read_held_against(name, *table.as_table()));
+      continue;
+    }
     if (section == "full_name" || section == "validation" || section == "driver_names") continue;
     const toml::table* table = node.as_table();
     if (!table) bad(name, fmt::format("'{}' must be a section", section));
@@ -326,7 +351,7 @@ Machine derive(const Machine& from, std::string_view driver_name, int compute_ca
   m.driver_names = {std::string(driver_name)};
   m.compute_capability = compute_capability;
   m.sms = sms;
-  m.derived = true;
+  m.derived = true, m.held_against.clear();
   m.validation = fmt::format("none: derived from {}", from.name);
   for (double Machine::*total : {&Machine::l2_bytes, &Machine::l2_bytes_per_clock, &Machine::dram_bytes, &Machine::dram_bandwidth,
                                  &Machine::power_limit, &Machine::power_idle})

@@ -16,6 +16,18 @@ struct Fact {
   std::string source;  // where the number comes from, and with what method if it was measured
 };
 
+// Recorded times on this GPU that forecasts were held against, of one family's kernels.
+struct HeldAgainst {
+  std::string kernels;             // "decode"
+  std::vector<std::string> types;  // of A and B: "bf16"
+  bool dependent = false;          // in chains of dependent launches
+  std::string regime;              // "burst" or "sustained", where the two differ; else empty
+  i64 first_row = 0, last_row = 0;
+  i64 times = 0;
+  double median = 0, ninth = 0;    // of |forecast / time - 1|: half and nine in ten stay within
+  std::string source;
+};
+
 struct Machine {
   std::string name;       // "h200"; of a derived machine "h200~NVIDIA GH200 480GB (sm_90, 132 SMs)"
   std::string full_name;  // "NVIDIA H200 SXM 141 GB"
@@ -123,6 +135,8 @@ struct Machine {
     double burst_power = 0, burst_seconds = 0;  // power above the limit in bursts, over the limit; how long it lasts
   } library;
   double latency_load = 0;  // memory latency under load over the unloaded one
+
+  std::vector<HeldAgainst> held_against;  // of this very GPU; none: no time of our kernels is known
 
   std::vector<Fact> facts;  // all of the above as read, in the file's order
 

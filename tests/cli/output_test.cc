@@ -102,6 +102,17 @@ TEST(Explain, ComparesTwoConfigurations) {
   EXPECT_EQ(foretile("explain --m 64 --n 64 --k 64 --compare sm90:128x256x64:s4:coop:b2 nonsense").code, 2);
 }
 
+TEST(Explain, SaysHowFarToTrustAForecast) {
+  const auto known = foretile("explain --json --m 8 --n 4096 --k 4096").json().at("trust"), beyond = foretile("explain --json --m 8 --n 4096 --k 4096 --bias").json().at("trust");
+  EXPECT_GT(known.at("nine_in_ten"), known.at("median_error"));
+  EXPECT_TRUE(known.at("beyond").empty());
+  EXPECT_EQ(beyond.at("beyond").dump(), R"(["an epilogue with operands or an activation"])");
+  const auto elsewhere = foretile("choose --json --m 8 --n 4096 --k 4096 --machine h100").json().at("ranked")[0].at("trust");
+  EXPECT_FALSE(elsewhere.contains("times"));
+  EXPECT_EQ(elsewhere.at("beyond").size(), 1u);
+  EXPECT_NE(foretile("choose --m 8 --n 4096 --k 4096").out.find("How far to trust the first: Of "), std::string::npos);
+}
+
 TEST(Explain, SaysWhatWouldHelpAndWhatCountersRead) {
   // Rows of 4095 elements: nothing for TMA, and what alignment would give.
   const auto json = foretile("explain --json --m 4096 --n 4096 --k 4095").json();

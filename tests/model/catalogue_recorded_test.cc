@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "model/trust.h"
 #include "recorded_catalogue.h"
 
 namespace foretile {
@@ -73,6 +74,25 @@ TEST_P(CatalogueRecorded, TheDocumentedErrors) {
                                                            : fmt::format("{} {}at {}, {:.1f} % and {:.1f} %", thousands(a.times), dependent ? "times " : "", rows.name, 100 * a.median, 100 * a.ninth);
     EXPECT_NE(h200_.validation.find(said), std::string::npos) << said;
   }
+}
+
+// What forecasts say of their own error (model/trust.h): by kernels.
+TEST_P(CatalogueRecorded, TheErrorsThatForecastsState) {
+  for (const RowRange& rows : kRowRanges)
+    for (const Family family : {Family::sm90, Family::decode}) {
+      std::vector<Compared> list;
+      const RecordedTime* one = nullptr;
+      for (const RecordedTime& t : times_)
+        if (rows.holds(t.problem) && t.configuration.family == family) list.push_back(compared(h200_, t, Regime::burst)), one = &t;
+      if (!one) continue;
+      const Trust stated = trust(h200_, one->operation, one->configuration, one->problem, {.regime = Regime::burst, .dependent = one->dependent});
+      if (!stated.alike) continue;  // decode tiles at thousands of rows: never chosen, and not stated
+      const Accuracy a = accuracy(list);
+      EXPECT_EQ(size_t(stated.alike->times), a.times) << rows.name;
+      EXPECT_NEAR(stated.alike->median, a.median, 6e-4) << rows.name;
+      EXPECT_NEAR(stated.alike->ninth, a.ninth, 6e-4) << rows.name;
+      EXPECT_TRUE(stated.beyond.empty()) << stated.text();
+    }
 }
 
 // The portable kernel: 16-bit loads that are converted where they come, and what that costs tiles with many a thread.

@@ -15,6 +15,7 @@
 #include "foretile/device/legality.h"
 #include "model/model.h"
 #include "model/text.h"
+#include "model/trust.h"
 
 namespace foretile {
 namespace {
@@ -87,6 +88,22 @@ TEST(Choose, TheSlowPathIsTakenWhereTheFastOneCannotGo) {
   EXPECT_THAT(choice.ruled_out[0].reason, HasSubstr("9.0"));
   // Small problems do not take the largest tile.
   EXPECT_LT(pick(kH200, unaligned, {32, 2048, 2048}).tile_m, 128);
+}
+
+TEST(Trust, SaysWhatNoRecordedTimeHad) {
+  const Operation plain = catalogue::product(DType::bf16, DType::bf16), full = catalogue::full(DType::bf16, DType::bf16, Activation::silu);
+  const Configuration decode = catalogue::decode(8, 64, 128, 6), large = catalogue::coop(128, 256, 4, 2);
+  const auto said = [](const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions = {}) { return trust(machine, o, c, p, conditions).text(); };
+  const std::string usual = said(kH200, plain, decode, {8, 4096, 4096});
+  EXPECT_THAT(usual, ::testing::MatchesRegex("Of [0-9]+ recorded times of decode kernels at M = 1 to 96 on this GPU half were within [0-9.]+ % of their forecast, nine in ten within [0-9.]+ %\\."));
+  EXPECT_NE(said(kH200, plain, decode, {8, 4096, 4096}, {.dependent = true}), usual);
+  EXPECT_THAT(said(kH200, full, large, {4096, 4096, 4096}), ::testing::HasSubstr("None of them had what this product has, and its error may be larger: an epilogue with operands or an activation."));
+  EXPECT_THAT(said(kH200, plain, large, {4096, 64, 65536}), ::testing::HasSubstr("N beyond 1280 to 32768; K beyond 512 to 16384"));
+  EXPECT_THAT(said(kH200, plain, large, {4096, 4096, 4096, 4}, {.data = Data::zeros}), ::testing::HasSubstr("a batch; all-zero data"));
+  EXPECT_THAT(said(kH200, plain, large, {4096, 4096, 4096}, {.dependent = true}), ::testing::HasSubstr("Its error is not known: no time of sm90 kernels in bf16 at M = 4096 in dependent launches"));
+  EXPECT_THAT(said(kH200, catalogue::product(DType::fp32, DType::fp32), catalogue::ffma(64, 64, 8, 8, 8), {512, 4096, 4096}, {.dependent = true}), ::testing::HasSubstr("the forecast is that of a plain chain"));
+  EXPECT_THAT(said(load_machine("h100"), plain, large, {4096, 4096, 4096}), ::testing::StartsWith("Its error is not known: no time of our kernels on NVIDIA H100"));
+  EXPECT_THAT(said(*machine_for_device("NVIDIA GH200 480GB", 90, 132), plain, large, {4096, 4096, 4096}), ::testing::StartsWith("Its error is not known"));
 }
 
 TEST(Choose, Tf32TakesTensorCoresWhereTheyCanGo) {

@@ -276,8 +276,8 @@ TEST(Explain, SaysWhatTf32Is) {
 }
 
 TEST(Explain, SaysWhatItDoesNotKnow) {
-  EXPECT_THAT(unbroken(explain_text(kH200, kBf16, kLarge, {512, 512, 512})), HasSubstr("Held against: our kernels in bf16 in short bursts"));
-  EXPECT_THAT(unbroken(explain_text(load_machine("h100"), kBf16, kLarge, {512, 512, 512})), HasSubstr("Held against: none"));
+  EXPECT_THAT(unbroken(explain_text(kH200, kBf16, kLarge, {512, 512, 512})), HasSubstr("were held against: our kernels in bf16 in short bursts"));
+  EXPECT_THAT(unbroken(explain_text(load_machine("h100"), kBf16, kLarge, {512, 512, 512})), HasSubstr("were held against: none"));
   EXPECT_THAT(explain_text(kH200, kBf16, kLarge, {0, 512, 512}), HasSubstr("nothing is launched"));
   EXPECT_THROW(explain_text(kH200, catalogue::unaligned(kBf16), kLarge, {512, 512, 512}), std::invalid_argument);
 }

@@ -14,6 +14,7 @@
 #include "foretile/device/legality.h"
 #include "model/model.h"
 #include "model/text.h"
+#include "model/trust.h"
 #include "plan/plan.h"
 
 namespace foretile {
@@ -89,6 +90,11 @@ TEST_F(Recorded, TimesOfOurKernels) {
   std::printf("few rows:  %zu times, median error %.1f %%, nine in ten within %.1f %%\n", few.all.size(), 100 * few.median(), 100 * few.at(0.9));
   std::printf("many rows: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", many.all.size(), 100 * many.median(), 100 * many.at(0.9));
   std::printf("catalogue: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", listed.all.size(), 100 * listed.median(), 100 * listed.at(0.9));
+  const HeldAgainst* stated = trust(h200_, kBf16, catalogue::coop(128, 256, 4, 2), {4096, 4096, 4096}, {}).alike;
+  ASSERT_NE(stated, nullptr);
+  EXPECT_EQ(size_t(stated->times), many.all.size());
+  EXPECT_NEAR(stated->median, many.median(), 1e-3);
+  EXPECT_NEAR(stated->ninth, many.at(0.9), 1e-3);
   EXPECT_LT(few.median(), 0.05);
   EXPECT_LT(many.median(), 0.05);
   EXPECT_LT(many.at(0.9), 0.12);
