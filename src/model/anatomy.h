@@ -89,8 +89,8 @@ double simt_waits(const Operation& o, const Configuration& c);
 
 // ffma_clocks.cc
 // Of an unloaded load's latency: fitted to 64x64 tiles on an H200, which have nothing to hide it under, and to tiles of 32 rows at
-// M = 32, which take most of what they load from a busy DRAM (bench/results/ffma_few_rows_fp32_h200.csv).
-constexpr double fp32_latency_load(const Configuration& c) { return c.tile_m <= 32 ? 3.0 : 1.6; }
+// M = 32, which take most of what they load from a busy DRAM (bench/results/ffma_few_rows_fp32_h200.csv), unless it is in L2.
+constexpr double fp32_latency_load(const Configuration& c, double warm) { return c.tile_m <= 32 ? 3.0 - 1.4 * warm : 1.6; }
 // One step of a warp of the ffma family.
 struct FfmaWarp {
   double multiplies = 0, multiply_clocks = 0;  // each: of the scheduler or of the register file, whichever takes longer

@@ -286,7 +286,7 @@ class Explanation : private Page {
     line("  Shared memory and L1, of a warp two wavefronts a load from shared memory; four and a line for each of {} rows, of what a load from global memory brings: {} x {} x ({} x 2 + {} x (4 + {})) x 32 / {} = {}.", number(w.lines / w.units), x_.blocks_on_sm, warps,
          number(w.loads), number(w.units), number(w.lines / w.units), cite("sm.lsu_lanes"), number(x_.step_shared));
     line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(step_bytes(), x_.step_l2));
-    line("  What a step asks for must have come when the next one ends, with half a tile's barriers: {} x {} + {} / 2 = {}.", cite("latency.dram"), fp32_latency_load(c_), cite("simt.step_clocks"), number(x_.step_latency));
+    line("  What a step asks for must have come when the next one ends, with half a tile's barriers: {} x {} + {} / 2 = {}.", cite("latency.dram"), number(fp32_latency_load(c_, x_.warm)), cite("simt.step_clocks"), number(x_.step_latency));
     step_together();
   }
 
@@ -459,7 +459,7 @@ class Explanation : private Page {
       saved += fmt::format(" - {} s", cite("sm90.dependent_saves"));
       line("  In a chain of dependent launches {} s of launch and start lie beside the kernel before.", cite("sm90.dependent_saves"));
     }
-    if (x_.warm > 0) {
+    if (c_.family == Family::sm90 && x_.warm > 0) {
       saved += fmt::format(" - {} x {} s", number(x_.warm), cite("sm90.warm_saves"));
       line("  Operands in L2 from the launch before save {} s of the start; {} of them are.", cite("sm90.warm_saves"), percent(x_.warm));
     }

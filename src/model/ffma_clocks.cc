@@ -51,7 +51,7 @@ void ffma_clocks(const Machine& machine, const Operation& o, const Configuration
   x.step_issue = std::max(on_a_scheduler, kWarpsToIssue) * w.clocks;
   x.step_shared = blocks * warps * (w.wavefronts + w.lines) * 32 / machine.lsu_lanes;
   x.step_l2 = blocks * std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
-  x.step_latency = machine.dram_latency * fp32_latency_load(c) + machine.simt.step_clocks / 2;  // what a step asks for is there when the next one ends
+  x.step_latency = machine.dram_latency * fp32_latency_load(c, x.warm) + machine.simt.step_clocks / 2;  // what a step asks for is there when the next one ends
   x.step = norm(x.step_math, x.step_shared, x.step_issue, x.step_l2, x.step_latency);
 
   // A block of a cluster finishes its share of the tile, and gets as many sums of each group as a tile has in all.

@@ -107,7 +107,6 @@ void sm90_clocks(const Machine& machine, const Operation& o, const Configuration
     x.core_clocks = rounds * a_tile + x.epilogue;
   }
   x.fill = k.fill_clocks + machine.dram_latency + machine.tma_latency;
-  x.warm = conditions.warm ? warm_share(machine, x.traffic) : 0;
   x.saved_seconds = (conditions.dependent ? k.dependent_saves : 0) + x.warm * k.warm_saves;
   // L2 keeps its own clock: what all SMs together draw does not fall with theirs.
   x.l2_requested = x.traffic.l2_load_bytes / machine.l2_coalescing;
@@ -331,6 +330,7 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   x.full_share = double(x.tiles / x.concurrent * x.concurrent) / double(x.tiles);
   x.traffic = traffic(machine, o, c, p, x.grid, x.concurrent);
   x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
+  x.warm = conditions.warm ? warm_share(machine, x.traffic) : 0;
   if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, conditions, x);
   else if (c.family == Family::decode) decode_clocks(machine, o, c, p, conditions, x);
   else if (c.family == Family::ffma) ffma_clocks(machine, o, c, p, x);

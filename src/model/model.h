@@ -20,7 +20,7 @@ struct Conditions {
   Data data = Data::random;
   int sm_budget = 0;  // how many SMs the launch may fill; 0: all
   bool dependent = false;  // one of a chain of dependent launches whose weights are ready
-  bool warm = false;       // the launch before was on the same operands: L2 has what fits (of our kernels sm90 alone looks at it)
+  bool warm = false;       // the launch before was on the same operands: L2 has what fits (of our kernels sm90 and ffma look at it)
   bool batch_invariant = false;  // for the choice: bits may not depend on M, so K is cut as N and K alone say
 };
 
