@@ -12,7 +12,7 @@ namespace foretile {
 constexpr i64 kRowsSideBySide = 8;
 // Of the places for clusters of four, with a block an SM, an H200 has a sixteenth less: 64 clusters, two for each of 32 places, take as
 // long as three one after the other. Not every GPC has all its SMs. Where two blocks fit on an SM the 46 seen running at once all fit.
-constexpr i64 places_of(const Configuration& c, i64 clusters, i64 resident) { return c.split_k == 4 && resident == 1 ? clusters * 15 / 16 : clusters; }
+constexpr i64 places_of(const Configuration& c, i64 clusters, i64 resident) { return c.split_k == 4 && resident == 1 ? max_of(1, clusters * 15 / 16) : clusters; }
 
 // Fills in the steps of one SM and the epilogue, in SM clocks; see Anatomy. A step is one of all the blocks of an SM.
 void decode_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x) {

@@ -266,6 +266,23 @@ TEST(Forecast, NeverFallsAsWorkGrows) {
   EXPECT_GT(larger_grid, 1000);
 }
 
+// A budget of SMs may be less than a cluster has blocks.
+TEST(Forecast, FewSmsTakeLonger) {
+  for (const Configuration& c : catalogue::kConfigurations) {
+    const Operation o = catalogue::plain_operation(c);
+    for (const bool dependent : {false, true})
+      for (const Problem& p : {Problem{1, 8, 8192}, {16, 1280, 8192}, {300, 28672, 4096}}) {
+        if (why_not_on(kH200, o, c, p)) continue;
+        const double whole = forecast(kH200, o, c, p, {.dependent = dependent}).seconds;
+        for (const int sms : {1, 2, 3, 7, 15, 16, 31, 78}) {
+          const double seconds = forecast(kH200, o, c, p, {.sm_budget = sms, .dependent = dependent}).seconds;
+          EXPECT_TRUE(std::isfinite(seconds)) << text_of(c) << " on " << sms;
+          EXPECT_GT(seconds, 0.8 * whole) << text_of(c) << " on " << sms;
+        }
+      }
+  }
+}
+
 // From one token to a tile of them, on every machine: what a decoding batch does.
 TEST(Forecast, NeverFallsAsTokensComeIn) {
   for (const std::string& name : known_machines()) {
