@@ -104,16 +104,6 @@ BenchRow measure(const BenchOptions& options, Arena& arena, const Workload& w, c
   return row;
 }
 
-std::vector<const Configuration*> configurations_for(const BenchOptions& options, const Workload& w) {
-  if (options.configurations.empty()) return {nullptr};
-  std::vector<const Configuration*> list;
-  for (const Configuration& c : options.configurations)
-    if (!why_not(w.operation(), c, w.problem())) list.push_back(&c);
-  if (list.empty()) throw std::invalid_argument(fmt::format("{}: none of the configurations asked for can compute it; the first: {}", w.shape().name,
-                                                            why_not(w.operation(), options.configurations.front(), w.problem())));
-  return list;
-}
-
 // Of bench_configurations().
 // The board's power control takes a second to settle: kernels alike to 1 % in bursts differed by 13 % within 40 ms, and after 0.3 s and 0.1 s
 // each whichever came third ran at 0.9 of the others' clock.
@@ -230,7 +220,7 @@ BenchReport bench(const BenchOptions& options) {
     }
     std::unique_ptr<ReadFloor> floor;
     if (options.floor) floor = std::make_unique<ReadFloor>(gpu, w);
-    for (const Configuration* c : configurations_for(options, w)) {
+    for (const Configuration* c : configurations_for(options.configurations, w.operation(), w)) {
       report.rows.push_back(measure(options, arena, w, c, lt, product.get(), &baseline, floor.get(), nvml));
       const BenchRow& r = report.rows.back();
       csv.row(r.csv());

@@ -82,16 +82,10 @@ std::string compare_pair(const Arena& arena, const Shape& shape, DType type, con
   return result[0] <= allowed * result[1] ? std::string() : fmt::format("differs from the pair's result by up to {} where the largest value is {}. ", result[0], result[1]);
 }
 
-// Those asked for that can compute the gated product of w; one null pointer, the library's choice, where none was.
-std::vector<const Configuration*> configurations_for(const GatedOptions& options, const Workload& w) {
-  if (options.configurations.empty()) return {nullptr};
-  Operation operation = w.operation();
-  operation.gating = Gating::halves, operation.activation = Activation::silu;
-  std::vector<const Configuration*> list;
-  for (const Configuration& c : options.configurations)
-    if (!why_not(operation, c, w.problem())) list.push_back(&c);
-  if (list.empty()) throw std::invalid_argument(fmt::format("{}: none of the configurations asked for can compute it; the first: {}", w.shape().name, why_not(operation, options.configurations.front(), w.problem())));
-  return list;
+Operation gated_operation(const Workload& w) {
+  Operation o = w.operation();
+  o.gating = Gating::halves, o.activation = Activation::silu;
+  return o;
 }
 
 GatedRow measure(const GatedOptions& options, Arena& arena, const Workload& w, const Configuration* asked, const CublasLt& lt, WinnersFile& winners, const Buffer& pair_d) {
@@ -170,7 +164,7 @@ GatedReport bench_gated(const GatedOptions& options) {
   const Buffer pair_d(gpu, arena.d.size());
   for (const Shape& shape : options.shapes) {
     const Workload w(arena, shape, options.type, options.type, options.mode);
-    for (const Configuration* c : configurations_for(options, w)) {
+    for (const Configuration* c : configurations_for(options.configurations, gated_operation(w), w)) {
       report.rows.push_back(measure(options, arena, w, c, *lt, winners, pair_d));
       const GatedRow& r = report.rows.back();
       csv.row(r.csv());

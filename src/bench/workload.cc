@@ -10,6 +10,7 @@
 
 #include "api/check.h"
 #include "api/launch_plan.h"
+#include "foretile/device/legality.h"
 
 namespace foretile::bench {
 
@@ -130,6 +131,15 @@ std::string Workload::judge(i64 copy, bool other, double& bound_used) const {
     if (!(result[0] <= allowed * result[1])) text += fmt::format("differs from cuBLASLt's result by up to {} where the largest value is {}. ", result[0], result[1]);
   }
   return text;
+}
+
+std::vector<const Configuration*> configurations_for(const std::vector<Configuration>& asked, const Operation& operation, const Workload& w) {
+  if (asked.empty()) return {nullptr};
+  std::vector<const Configuration*> list;
+  for (const Configuration& c : asked)
+    if (!why_not(operation, c, w.problem())) list.push_back(&c);
+  if (list.empty()) throw std::invalid_argument(fmt::format("{}: none of the configurations asked for can compute it; the first: {}", w.shape().name, why_not(operation, asked.front(), w.problem())));
+  return list;
 }
 
 i64 launches_for(const Workload& w, double microseconds) { return std::clamp<i64>(std::max<i64>(w.copies(), i64(1e4 / microseconds)), 2, 1024); }

@@ -58,6 +58,10 @@ class Workload {
   i64 copies_;
 };
 
+// Those asked for that can compute `operation` at w's sizes; one null pointer, the library's choice, where none was. Throws
+// std::invalid_argument where none of them can.
+std::vector<const Configuration*> configurations_for(const std::vector<Configuration>& asked, const Operation& operation, const Workload& w);
+
 // A graph of launches that is replayed for timing.
 struct Arm {
   std::unique_ptr<GraphReplay> graph;
