@@ -87,10 +87,13 @@ double simt_new_lines(const Operation& o, const Configuration& c);
 double simt_latency(const Machine& machine, const Operation& o, const Configuration& c);
 double simt_waits(const Operation& o, const Configuration& c);
 
+// Of L2's unloaded latency, while all SMs load: fitted to every tile of rungs 1 to 7 of the ladder on an H200, 512 to 8,192 cubed.
+constexpr double kBusyL2 = 1.77;
+
 // ffma_clocks.cc
-// Of an unloaded load's latency: fitted to 64x64 tiles on an H200, which have nothing to hide it under, and to tiles of 32 rows at
-// M = 32, which take most of what they load from a busy DRAM (bench/results/ffma_few_rows_fp32_h200.csv), unless it is in L2.
-constexpr double fp32_latency_load(const Configuration& c, double warm) { return c.tile_m <= 32 ? 3.0 - 1.4 * warm : 1.6; }
+// Of an unloaded load's latency from DRAM: fitted to 64x64 tiles on an H200, which have nothing to hide it under, and to tiles of
+// 32 rows at M = 32, which take most of what they load from a busy DRAM (bench/results/ffma_few_rows_fp32_h200.csv).
+constexpr double fp32_latency_load(const Configuration& c) { return c.tile_m <= 32 ? 3.0 : 1.6; }
 // One step of a warp of the ffma family.
 struct FfmaWarp {
   double multiplies = 0, multiply_clocks = 0;  // each: of the scheduler or of the register file, whichever takes longer
@@ -98,10 +101,13 @@ struct FfmaWarp {
   double units = 0, unit_clocks = 0;           // loads from global memory, with what each takes beside it
   double loop_clocks = 0;
   double clocks = 0;                           // of its scheduler, all of them together
+  double alone = 0;                            // of a scheduler that has no other warp
+  bool kept = false;                           // the loop's code, by the instruction cache of an SM partition
   double wavefronts = 0, lines = 0;            // shared memory, L1
 };
 FfmaWarp ffma_warp(const Machine& machine, const Operation& o, const Configuration& c);
-constexpr double kWarpsToIssue = 2;           // a warp alone on its scheduler multiplies every other clock: tiles of four warps took twice as long
+constexpr double kKeptInstructions = 768;     // 12 KiB of code (V100: Jia et al., arXiv 1804.06826)
+constexpr double kFetchedClocks = 2;          // beyond it a warp alone on its scheduler gets an instruction every other clock: loops of 38 KB took twice as long
 constexpr double kSumClocks = 4;              // 32 partial sums: stored, loaded and added
 constexpr double kClusterClocks = 5400;       // a cluster that splits K starts, meets and waits for its slowest block
 constexpr double kFfmaStoreInstructions = 3;  // an element of D: scaled, masked, a quarter of a store

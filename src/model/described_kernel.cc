@@ -71,7 +71,7 @@ double alone(const DescribedKernel& k, double instructions) {
 }
 
 struct Block {  // clocks of one block's step on each unit of its SM
-  double math = 0, loads = 0, deposits = 0, issue = 0, l2_bytes = 0, instructions = 0, memory = 0, busy = 0, waits = 0;
+  double math = 0, loads = 0, deposits = 0, issue = 0, l2_bytes = 0, instructions = 0, memory = 0, busy = 0;
   double turns = 0;  // mma.sync: its fragments and its multiplies take turns, so both
 };
 
@@ -81,7 +81,7 @@ struct Block {  // clocks of one block's step on each unit of its SM
 // factors over unloaded latencies, and the power in contended(), are fitted to every tile of rungs 1 to 7 of the ladder on an
 // H200, 512 to 8,192 cubed.
 double memory_latency(const Machine& machine, const Traffic& t, double waves, bool warm) {
-  constexpr double kBusyL2 = 1.77, kBusyDram = 1.54;
+  constexpr double kBusyDram = 1.54;
   const double operands = t.a_bytes + t.b_bytes;
   const double from_dram = operands * (warm ? 1 - warm_share(machine, t) : 1) + std::max(0.0, t.dram_load_bytes - operands);
   const double found = 1 - std::min(1.0, from_dram / (std::max(1.0, waves) * t.wave_bytes));
@@ -124,10 +124,13 @@ Block block_step(const Machine& machine, const DescribedKernel& k, double latenc
   // production kernel's producer warp hides, comes on top.
   if (k.multiplier == Multiplier::wgmma) busy = std::max(b.math, b.loads) + machine.sm90.step_clocks + double(k.tile_k) * size_of(k.input) / 128 * machine.sm90.slab_clocks;
   b.memory = latency + (k.copy == Copy::bulk ? machine.tma_latency : 0), b.busy = busy;
-  const double barrier = machine.simt.step_clocks / 2;
-  const bool through_shared = b.deposits > 0;
-  b.waits = (k.stages <= 1 ? b.memory + busy : std::max(b.memory / (k.stages - 1), busy)) + (through_shared ? b.deposits + machine.shared_latency : 0) + k.barriers * barrier;
   return b;
+}
+
+// A step of blocks that do the same at the same time, one thing after the other.
+double in_step(const Machine& machine, const DescribedKernel& k, const Block& b, double blocks) {
+  const double busy = std::max(b.busy, blocks * b.loads), barrier = machine.simt.step_clocks / 2;
+  return (k.stages <= 1 ? b.memory + busy : std::max(b.memory / (k.stages - 1), busy)) + (b.deposits > 0 ? blocks * b.deposits + machine.shared_latency : 0) + k.barriers * barrier;
 }
 
 struct Times {
@@ -146,12 +149,14 @@ Times on_one_sm(const Machine& machine, const DescribedKernel& k, const Block& b
   Times t;
   t.math = blocks * b.math, t.shared = blocks * (b.loads + b.deposits), t.issue = blocks * b.issue;
   t.l2 = blocks * std::max(b.l2_bytes / machine.l2_port_bytes_per_clock, b.l2_bytes * busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
-  t.latency = b.waits;
-  // A block alone waits for one thing after the other, which its latency has in it. Several blocks that load, store and multiply
-  // get in each other's way; multiplies are among the instructions issued. Seen with kernels whose instructions are counted in
-  // their machine code; where they are only told of, the longest is the bound.
-  t.step = blocks == 1 || k.register_clocks <= 0 ? norm(t.math, t.shared, t.issue, t.l2, t.latency) : contended({std::max({t.math, t.issue, blocks * b.turns}), t.shared, t.l2, t.latency});
+  // A block alone waits for one thing after the other, which its latency has in it. So do a few blocks whose warps each have a
+  // scheduler for themselves: nothing drives them apart, and what one loads from shared memory all of them wait for. More blocks
+  // load, store and multiply at different times and get in each other's way; multiplies are among the instructions issued. Seen
+  // with kernels whose instructions are counted in their machine code; where they are only told of, the longest is the bound.
   const double warps = double(ceil_div(threads_of(k), kWarpLanes)), values = double(k.tile_m) * k.tile_n / threads_of(k);
+  const bool counted = k.register_clocks > 0, together = blocks == 1 || (counted && blocks * warps <= machine.schedulers);
+  t.latency = in_step(machine, k, b, together ? blocks : 1);
+  t.step = together || !counted ? norm(t.math, t.shared, t.issue, t.l2, t.latency) : contended({std::max({t.math, t.issue, blocks * b.turns}), t.shared, t.l2, t.latency});
   t.epilogue = norm(blocks * values * kEpilogueInstructions * warps / machine.schedulers, blocks * epilogue_lsu, blocks * epilogue_bytes * busy_sms / machine.l2_bytes_per_clock) +
                machine.l2_latency;
   return t;

@@ -102,7 +102,7 @@ struct DescribedForecast {
   // One step of all the blocks of one SM, in SM clocks, by resource, and together.
   double step_turns = 0;  // mma.sync: fragments and multiplies, which take turns
   double step_math = 0, step_shared = 0, step_l2 = 0, step_issue = 0, step_latency = 0, step_clocks = 0;
-  double alone_memory = 0, alone_busy = 0, alone_deposits = 0;  // of step_latency, which is one block's: a load's latency, what it does with a tile, and its way to shared memory
+  double alone_memory = 0, alone_busy = 0, alone_deposits = 0;  // of step_latency, of one block: a load's latency, what it does with a tile, and its way to shared memory
   double epilogue_clocks = 0, fill_clocks = 0, full_clocks = 0, core_clocks = 0;  // full_clocks: of core_clocks, the rounds that fill the machine
   double full_share = 0;      // of the tiles, those in full rounds
   double multiply_adds = 0;   // a thread and step

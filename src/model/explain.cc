@@ -280,13 +280,18 @@ class Explanation : private Page {
     line("\nOne step of {} along K of the {} on one SM, in SM clocks. Each of {} schedulers has {}.", c_.tile_k, counted(x_.blocks_on_sm, "block"), cite("sm.schedulers"), counted(each, "warp"));
     line("  FP32 cores, {} a thread: {} x {} x {} x {} / {} = {}.", counted(i64(w.multiplies), "multiply-add"), each, number(w.multiplies), 64, machine_.schedulers, cite("sm.fp32_rate"), number(x_.step_math));
     line("  A warp's multiply-add, by the banks of the register file or by the lanes: max({:.3f}, 64 x {} / {}) = {:.3f}.", ffma::register_clocks(c_), machine_.schedulers, cite("sm.fp32_rate"), w.multiply_clocks);
-    line("  Issue and registers: of a warp its multiply-adds, {} clk each, {} from and {} to shared memory, {} from global memory with its addresses, and the loop: {} x {} + {} + {} + {} x {} + {} = {}. Of all, a warp alone every other clock: max({}, {}) x {} = {}.",
+    const std::string of_all = each > 1    ? fmt::format("Of all: {} x {}", each, number(w.clocks))
+                               : w.kept ? fmt::format("Nobody hides from a warp alone a step's barriers and its first load: {} + {} + {}", number(w.clocks), cite("simt.step_clocks"), cite("latency.shared"))
+                                        : fmt::format("They are more than the {} instructions that an SM partition keeps, so a warp alone gets one every {} clocks: {} x {}", kKeptInstructions, kFetchedClocks, kFetchedClocks, number(w.clocks));
+    line("  Issue and registers: of a warp its multiply-adds, {} clk each, {} from and {} to shared memory, {} from global memory with its addresses, and the loop: {} x {} + {} + {} + {} x {} + {} = {}. {} = {}.",
          fmt::format("{:.3f}", w.multiply_clocks), counted(number(w.loads), "load"), counted(number(w.stores), "store"), counted(number(w.units), "load"), number(w.multiplies), fmt::format("{:.3f}", w.multiply_clocks), number(w.loads), number(w.stores),
-         number(w.units), number(w.unit_clocks), number(w.loop_clocks), number(w.clocks), each, kWarpsToIssue, number(w.clocks), number(x_.step_issue));
+         number(w.units), number(w.unit_clocks), number(w.loop_clocks), number(w.clocks), of_all, number(x_.step_issue));
     line("  Shared memory and L1, of a warp two wavefronts a load from shared memory; four and a line for each of {} rows, of what a load from global memory brings: {} x {} x ({} x 2 + {} x (4 + {})) x 32 / {} = {}.", number(w.lines / w.units), x_.blocks_on_sm, warps,
          number(w.loads), number(w.units), number(w.lines / w.units), cite("sm.lsu_lanes"), number(x_.step_shared));
     line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(step_bytes(), x_.step_l2));
-    line("  What a step asks for must have come when the next one ends, with half a tile's barriers: {} x {} + {} / 2 = {}.", cite("latency.dram"), number(fp32_latency_load(c_, x_.warm)), cite("simt.step_clocks"), number(x_.step_latency));
+    std::string wait = fmt::format("{} x {}", cite("latency.dram"), fp32_latency_load(c_));
+    if (x_.warm > 0) wait = fmt::format("{} x {} x {} + (1 - {}) x {}", number(x_.warm), cite("latency.l2"), kBusyL2, number(x_.warm), wait);
+    line("  What a step asks for must have come when the next one ends, with half a step's barriers: {} + {} / 2 = {}.", wait, cite("simt.step_clocks"), number(x_.step_latency));
     step_together();
   }
 

@@ -8,7 +8,7 @@
 
 namespace foretile {
 
-// Constants of this family (register_clocks(), kSumClocks, kClusterClocks, kWarpsToIssue) follow from 324 times of 18 tiles and
+// Constants of this family (register_clocks(), kSumClocks, kClusterClocks, kFetchedClocks) follow from 324 times of 18 tiles and
 // splits on one H200, 2026-11-30 (bench/results/ffma_fp32_h200.csv): clocks a step and clocks a tile of each, by least squares,
 // alike from all shapes and from those with an even hash (tools/fit/data.h).
 namespace {
@@ -33,6 +33,9 @@ FfmaWarp ffma_warp(const Machine& machine, const Operation& o, const Configurati
   w.unit_clocks = 1 + kAddressInstructions + (wide ? 0 : kNarrowInstructions);
   w.loop_clocks = kStepInstructions;
   w.clocks = w.multiplies * w.multiply_clocks + w.loads + w.stores + w.units * w.unit_clocks + w.loop_clocks;
+  // Nobody hides from a warp alone the barrier of a step and its first loads, or its instructions where they come from farther.
+  w.kept = w.multiplies + w.loads + w.stores + w.units * w.unit_clocks + w.loop_clocks <= kKeptInstructions;
+  w.alone = w.kept ? w.clocks + machine.simt.step_clocks + machine.shared_latency : kFetchedClocks * w.clocks;
   w.wavefronts = w.loads * 2 + w.units * 4;  // pairs of lanes share words of a 16-byte load: two wavefronts
   w.lines = w.units * (wide ? 16 : 64);      // each row of a unit is a line of its own
   return w;
@@ -48,10 +51,11 @@ void ffma_clocks(const Machine& machine, const Operation& o, const Configuration
 
   const double on_a_scheduler = std::ceil(blocks * warps / machine.schedulers);  // warps of the fullest one
   x.step_math = on_a_scheduler * w.multiplies * multiply_clocks(machine);
-  x.step_issue = std::max(on_a_scheduler, kWarpsToIssue) * w.clocks;
+  x.step_issue = on_a_scheduler > 1 ? on_a_scheduler * w.clocks : w.alone;
   x.step_shared = blocks * warps * (w.wavefronts + w.lines) * 32 / machine.lsu_lanes;
   x.step_l2 = blocks * std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
-  x.step_latency = machine.dram_latency * fp32_latency_load(c, x.warm) + machine.simt.step_clocks / 2;  // what a step asks for is there when the next one ends
+  // What a step asks for is there when the next one ends.
+  x.step_latency = x.warm * kBusyL2 * machine.l2_latency + (1 - x.warm) * fp32_latency_load(c) * machine.dram_latency + machine.simt.step_clocks / 2;
   x.step = norm(x.step_math, x.step_shared, x.step_issue, x.step_l2, x.step_latency);
 
   // A block of a cluster finishes its share of the tile, and gets as many sums of each group as a tile has in all.

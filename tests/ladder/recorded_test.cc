@@ -80,7 +80,9 @@ TEST(LadderTimes, ForecastsOfOtherShapesAreNear) {
   const Spread rungs("the ladder's kernels", own);
   EXPECT_LT(rungs.median, 0.04);
   EXPECT_LT(rungs.nine_in_ten, 0.1);
-  EXPECT_LT(Spread("the library's", production).median, 0.05);
+  const Spread library("the library's", production);
+  EXPECT_LT(library.median, 0.05);
+  EXPECT_LT(library.nine_in_ten, 0.1);
 }
 
 // The pick against the best tile of each rung, no measurement used.
@@ -95,11 +97,11 @@ TEST(LadderSweep, PicksAreNearlyTheBest) {
       const Timed pick = *std::min_element(tiles.begin(), tiles.end(), [](const Timed& a, const Timed& b) { return a.forecast < b.forecast; });
       const Timed best = *std::min_element(tiles.begin(), tiles.end(), [](const Timed& a, const Timed& b) { return a.seconds < b.seconds; });
       const double kept = best.seconds / pick.seconds;
-      EXPECT_GE(kept, 0.94) << pick.who() << ", best " << best.tile;
+      EXPECT_GE(kept, 0.95) << pick.who() << ", best " << best.tile;
       logarithms += std::log(kept), worst = std::min(worst, kept);
     }
     std::printf("%lld: the picks of six rungs reach %.3f of the best, %.3f at worst\n", static_cast<long long>(size), std::exp(logarithms / 6), worst);
-    EXPECT_GE(std::exp(logarithms / 6), 0.98) << size;
+    EXPECT_GE(std::exp(logarithms / 6), 0.99) << size;
   }
 }
 
