@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 
+#include "model/replaced_file.h"
 #include "model/text.h"
 
 namespace foretile::bench {
@@ -58,18 +59,13 @@ std::vector<CublasLt::Algorithm> WinnersFile::find(const std::string& key) const
 void WinnersFile::put(const std::string& key, const std::vector<CublasLt::Algorithm>& best) {
   if (path_.empty()) return;
   entries_[key] = best;
-  const std::string temporary = path_ + ".new";
-  {
-    std::ofstream out(temporary);
-    out << "# cuBLASLt's fastest candidates by shape, fastest first: version,in,out,m,n,k,algorithm words\n";
-    for (const auto& [k, list] : entries_) {
-      out << k;
-      for (const CublasLt::Algorithm& a : list) out << ',' << text_of(a);
-      out << '\n';
-    }
-    if (!out) throw std::runtime_error("cannot write " + temporary);
+  std::string text = "# cuBLASLt's fastest candidates by shape, fastest first: version,in,out,m,n,k,algorithm words\n";
+  for (const auto& [k, list] : entries_) {
+    text += k;
+    for (const CublasLt::Algorithm& a : list) text += ',' + text_of(a);
+    text += '\n';
   }
-  if (std::rename(temporary.c_str(), path_.c_str()) != 0) throw std::runtime_error("cannot rename " + temporary + " to " + path_);
+  if (const int error = replace_file(path_, text)) throw std::runtime_error(fmt::format("{} cannot be written: {}", path_, std::strerror(error)));
 }
 
 std::string WinnersFile::key(const CublasLt& lt, const Workload& w) {

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 
 #include "model/page.h"
+#include "model/replaced_file.h"
 #include "model/text.h"
 #include "plan/plan.h"
 
@@ -222,11 +221,7 @@ nlohmann::ordered_json json_of(const Forecast& f) {
 void print_json(const nlohmann::ordered_json& value) { fmt::print("{}\n", value.dump(2)); }
 
 void write_file(const std::string& option, const std::string& path, const std::string& text) {
-  errno = 0;
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw NotPossible(fmt::format("{}: {} cannot be written: {}", option, path, std::strerror(errno)));
+  if (const int error = replace_file(path, text)) throw NotPossible(fmt::format("{}: {} cannot be written: {}", option, path, std::strerror(error)));
 }
 
 std::string shape_text(const Problem& p) {

@@ -88,7 +88,7 @@ nlohmann::ordered_json json_of(const Trust& trust);
 void say_nothing(nlohmann::ordered_json& json, const Problem& p);  // of a product without outputs, that there is nothing to compute
 nlohmann::ordered_json json_of(const Forecast& f);
 void print_json(const nlohmann::ordered_json& value);
-// The file that `option` names. NotPossible, with the reason, where it cannot be written.
+// The file that `option` names. NotPossible, with the reason, where it cannot be written: it is then what it was before.
 void write_file(const std::string& option, const std::string& path, const std::string& text);
 
 std::string shape_text(const Problem& p);         // "32 x 6144 x 4096", a batch in front where there is one

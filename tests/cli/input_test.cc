@@ -1,6 +1,8 @@
 // Bad input: exit code 2, nothing on standard output, and a message that names the argument and what is allowed.
 #include "command.h"
 
+#include <filesystem>
+
 namespace {
 
 struct Bad {
@@ -117,6 +119,40 @@ TEST(Environment, APictureThatCannotBeWrittenIsSaidByName) {
     EXPECT_EQ(o.out, "");
     EXPECT_NE(o.error.find(arguments.substr(arguments.rfind("--")) + ": /nonexistent/picture.svg cannot be written: No such file"), std::string::npos) << o.error;
   }
+}
+
+// A file that cannot be written whole is left as it was. A disk that is full is here a limit on the size of files.
+TEST(Environment, AFullDiskLeavesTheFileThatWasThere) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / ("foretile_full_" + std::to_string(getpid()));
+  fs::remove_all(folder);
+  fs::create_directories(folder / "far");
+  const auto files = [&] { return std::distance(fs::recursive_directory_iterator(folder), fs::recursive_directory_iterator()); };
+  for (const std::string name : {"roof.svg", "roof.html"}) {
+    const std::string path = (folder / name).string(), draw = "explain --m 8 --n 8 --k 8 --json --roofline " + path;
+    for (const bool there : {false, true}) {
+      if (there) std::ofstream(path) << "the one before";
+      const auto before = files();
+      const Outcome full = foretile(draw, "/bin/sh -c 'trap \"\" XFSZ; ulimit -f 12; exec \"$0\" \"$@\"'");
+      EXPECT_EQ(full.code, 3);
+      EXPECT_NE(full.error.find("--roofline: " + path + " cannot be written: File too large"), std::string::npos) << full.error;
+      EXPECT_EQ(files(), before);
+      EXPECT_EQ(slurp(path), there ? "the one before" : "");
+    }
+    // A link stays, and its file is replaced.
+    fs::rename(path, folder / "far" / name);
+    fs::create_symlink(fs::path("far") / name, path);
+    EXPECT_EQ(foretile(draw).code, 0);
+    EXPECT_TRUE(fs::is_symlink(path));
+    EXPECT_NE(slurp((folder / "far" / name).string()).find("</svg>"), std::string::npos);
+  }
+  EXPECT_EQ(files(), 5);  // two files, their links and a folder
+  fs::create_symlink("/dev/full", folder / "full.svg");
+  const Outcome device = foretile("explain --m 8 --n 8 --k 8 --roofline " + (folder / "full.svg").string());
+  EXPECT_EQ(device.code, 3);
+  EXPECT_NE(device.error.find("full.svg cannot be written: No space left on device"), std::string::npos) << device.error;
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  fs::remove_all(folder);
 }
 
 TEST(Environment, CommandsThatNeedAGpuSayWhatIsMissing) {

@@ -1,14 +1,14 @@
 #include "emulator/record/timeline.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <stdexcept>
 #include <utility>
+
+#include "model/replaced_file.h"
 
 namespace foretile::emulator {
 
@@ -40,15 +40,10 @@ EventArguments& EventArguments::add(std::string_view name, i64 number) {
 // ---- the file --------------------------------------------------------------------------------------------
 
 Timeline::Writer::Writer(std::string path) : path_(std::move(path)) {
-  namespace fs = std::filesystem;
   std::error_code error;
-  const fs::file_status status = fs::status(path_, error);
-  if (status.type() == fs::file_type::none) throw not_written(path_, error.value());
-  if (fs::is_regular_file(status) || !fs::exists(status)) {
-    fs::path target = path_;  // a link stays, and its file is replaced; status() has seen that links end
-    while (fs::is_symlink(fs::symlink_status(target, error))) target = target.parent_path() / fs::read_symlink(target);
-    target_ = target.string(), temporary_ = fmt::format("{}.{}.tmp", target_, getpid());
-  }
+  const ReplacedFile place(path_, error);
+  if (error) throw not_written(path_, error.value());
+  target_ = place.target, temporary_ = place.temporary;
   file_ = temporary_.empty() ? std::fopen(path_.c_str(), "wb") : std::fopen(temporary_.c_str(), "w+b");
   if (!file_) throw not_written(path_, errno);
   if (!temporary_.empty()) std::remove(temporary_.c_str());  // without a name until it is complete: nothing stays of a process that is killed
