@@ -40,7 +40,7 @@ struct VerifyResult {
   int exact = 0;             // with integer data
   int gated = 0, chained = 0, batch_invariant = 0;
   int checked_on_cpu = 0;    // small ones, compared once more with the host reference
-  double worst = 0;          // largest part of the rounding bound used; 1 is the edge
+  double worst = 0;          // largest part of the rounding bound used; up to 1 is right
   double compile_seconds = 0, seconds = 0;
   std::vector<VerifyFailure> failures;
   bool passed() const { return failures.empty() && cases > 0; }

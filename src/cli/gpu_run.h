@@ -13,7 +13,7 @@ struct GpuRun {
   std::string gpu;       // as the driver prints it
   int compute_capability = 0, sms = 0;
   std::string wrong;     // empty: D is right and no byte around the operands changed
-  double bound_used = 0; // largest part of the rounding bound; 1 is the edge
+  double bound_used = 0; // largest part of the rounding bound; up to 1 is right
   double first_seconds = 0;  // the first call: choosing, compiling or loading, launching
   double seconds = 0;        // a repeated call in a graph; operands stay in L2 where they fit
 };

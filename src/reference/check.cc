@@ -311,7 +311,7 @@ std::string CheckResult::text() const {
 
 std::string rounding_text(double used) {
   char buffer[200];
-  std::snprintf(buffer, sizeof buffer, "within rounding of fp64: at most %.0f %% of the room that fp32 sums and D's type leave (100 %%: its edge, still right)", 100 * used);
+  std::snprintf(buffer, sizeof buffer, "the largest error against fp64 is %.0f %% of what rounding (of sums to fp32, of D to its type) may cause", 100 * used);
   return buffer;
 }
 

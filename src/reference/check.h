@@ -39,7 +39,7 @@ struct CheckResult {
 // the call overwrites C with D, pass a copy.
 CheckResult check(const Operation& o, const Problem& p, const Operands& x, const CheckOptions& options = {});
 
-// In words, for results that are right: "within rounding of fp64: ...". `used`: CheckResult::worst.
+// In words, for results that are right: "the largest error against fp64 is 40 % of what rounding ... may cause". `used`: CheckResult::worst.
 std::string rounding_text(double used);
 
 // The activation in fp64.
