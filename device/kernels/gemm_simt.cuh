@@ -4,7 +4,7 @@
 // All threads do the same. A block walks output tiles until none is left. Per step along K it copies one tile of A
 // and one of B to shared memory as fp32, K-major, zero beyond the edges of either operand; then each thread multiplies
 // a register tile of thread_m x thread_n outputs out of it. The next step's global loads are issued before the
-// multiply, so their latency hides under it.
+// multiply, so their latency hides under it; what they bring becomes fp32 behind it, since a conversion waits for its load.
 //
 // Two block-wide barriers a step: one between the copy and the multiply that reads it, one between the multiply and
 // the next copy. No thread leaves early, so every thread reaches every barrier.
@@ -41,15 +41,16 @@ template <Operation O, Configuration C> struct GemmSimt {
   FORETILE_DEVICE void compute(i32 row, i32 column, i32 batch) {
     const i64 a_batch = batch * args.a.batch_stride, b_batch = batch * args.b.batch_stride;
     float acc[C.thread_m][C.thread_n] = {};
-    float a_next[kLoadsA], b_next[kLoadsB];
+    Storage<O.a> a_next[kLoadsA];
+    Storage<O.b> b_next[kLoadsB];
     const i32 steps = (args.k + C.tile_k - 1) / C.tile_k;
     if (steps > 0) {
       fetch<O.a, O.transpose_a, C.tile_m>(a_next, args.a, a_batch, row, args.m, 0);
       fetch<O.b, O.transpose_b, C.tile_n>(b_next, args.b, b_batch, column, args.n, 0);
     }
     for (i32 step = 0; step < steps; ++step) {
-      deposit<O.transpose_a, C.tile_m>(a_next, a_tile, simt::a_pitch(C));
-      deposit<O.transpose_b, C.tile_n>(b_next, b_tile, simt::b_pitch(C));
+      deposit<O.a, O.transpose_a, C.tile_m>(a_next, a_tile, simt::a_pitch(C));
+      deposit<O.b, O.transpose_b, C.tile_n>(b_next, b_tile, simt::b_pitch(C));
       sync_block();
       if (step + 1 < steps) {
         fetch<O.a, O.transpose_a, C.tile_m>(a_next, args.a, a_batch, row, args.m, (step + 1) * C.tile_k);
@@ -71,22 +72,23 @@ template <Operation O, Configuration C> struct GemmSimt {
   }
 
   template <DType T, bool Transposed, int Rows, int Count>
-  FORETILE_DEVICE void fetch(float (&values)[Count], const MatrixArgument& x, i64 batch, i32 first_row, i32 rows, i32 first_k) {
+  FORETILE_DEVICE void fetch(Storage<T> (&values)[Count], const MatrixArgument& x, i64 batch, i32 first_row, i32 rows, i32 first_k) {
     FORETILE_UNROLL
     for (int i = 0; i < Count; ++i) {
       int r, k;
       const bool mine = share<Transposed, Rows>(i, r, k);
       const i64 row = first_row + r, depth = first_k + k;
-      values[i] = mine && row < rows && depth < args.k ? load_as_float<T>(x, batch + (Transposed ? depth * x.ld + row : row * x.ld + depth)) : 0;
+      const i64 offset = batch + (Transposed ? depth * x.ld + row : row * x.ld + depth);
+      values[i] = mine && row < rows && depth < args.k ? load_global(static_cast<const Storage<T>*>(x.data) + offset) : Storage<T>{};
     }
   }
 
-  template <bool Transposed, int Rows, int Count>
-  FORETILE_DEVICE void deposit(const float (&values)[Count], SmemAddress tile, int pitch) {
+  template <DType T, bool Transposed, int Rows, int Count>
+  FORETILE_DEVICE void deposit(const Storage<T> (&values)[Count], SmemAddress tile, int pitch) {
     FORETILE_UNROLL
     for (int i = 0; i < Count; ++i) {
       int r, k;
-      if (share<Transposed, Rows>(i, r, k)) store_shared(tile + 4 * u32(k * pitch + r), values[i]);
+      if (share<Transposed, Rows>(i, r, k)) store_shared(tile + 4 * u32(k * pitch + r), counted<T>(to_float(values[i])));
     }
   }
 

@@ -28,7 +28,6 @@ struct Anatomy {
   // One step along K of all the blocks of one SM, in SM clocks, by resource.
   double step_math = 0, step_shared = 0, step_l2 = 0, step_issue = 0, step_latency = 0;
   double step = 0;         // together: see norm()
-  double wavefronts = 1;   // of step_shared, what counters call wavefronts; the rest is L1's work on addresses (simt)
   // One tile's epilogue, in SM clocks, by resource, and how much of it shows.
   double epilogue_issue = 0, epilogue_shared = 0, epilogue_store = 0, epilogue_fixed = 0;
   double epilogue = 0, epilogue_exposed = 0;
@@ -83,9 +82,9 @@ double flop_energy_ratio(const Machine& machine, DType type);
 
 // The simt family: see simt_clocks() in forecast.cc.
 constexpr double kDramFetch = 64;      // bytes that come from DRAM together
+constexpr double kChainClocks = 2;     // an instruction of an address, of a warp alone: each waits for one before it
 double simt_new_lines(const Operation& o, const Configuration& c);
 double simt_latency(const Machine& machine, const Operation& o, const Configuration& c);
-double simt_waits(const Operation& o, const Configuration& c);
 
 // Of L2's unloaded latency, while all SMs load: fitted to every tile of rungs 1 to 7 of the ladder on an H200, 512 to 8,192 cubed.
 constexpr double kBusyL2 = 1.77;

@@ -350,22 +350,20 @@ class Explanation : private Page {
     const int threads = simt::threads(c_), warps = threads / 32;
     const i64 of_a = ceil_div(i64(c_.tile_m) * c_.tile_k, i64(threads)), of_b = ceil_div(i64(c_.tile_n) * c_.tile_k, i64(threads)), wide = i64(c_.tile_k) * (c_.thread_m + c_.thread_n) / 4;
     const double deposit = simt_deposit_wavefronts(c_, o_.transpose_a, c_.tile_m, simt::a_pitch(c_)) * double(of_a) + simt_deposit_wavefronts(c_, o_.transpose_b, c_.tile_n, simt::b_pitch(c_)) * double(of_b);
-    const bool converts = size_of(o_.a) < 4 || size_of(o_.b) < 4;
     line("\nOne step of {} along K of the {} on one SM, in SM clocks. A warp loads {} times from global memory, deposits that in shared memory in {} and reads {} of 16 bytes a thread.", c_.tile_k, counted(x_.blocks_on_sm, "block"), of_a + of_b,
          counted(number(deposit), "wavefront"), counted(wide, "piece"));
     line("  FP32 cores: {} x 2 x {} x {} x {} FLOP / ({} x {}) = {}.", x_.blocks_on_sm, c_.tile_m, c_.tile_n, c_.tile_k, cite("sm.fp32_rate"), cite("simt.efficiency"), number(x_.step_math));
-    line("  Shared memory and L1: {} x {} x ({} x 4 + {} + {} x {}) x 32 / {} = {}.", x_.blocks_on_sm, warps, wide, number(deposit), of_a + of_b, cite("simt.load_wavefronts"), cite("sm.lsu_lanes"), number(x_.step_shared));
+    line("  Shared memory and L1: {} x {} x ({} x 4 + {} + {}) x 32 / {} = {}.", x_.blocks_on_sm, warps, wide, number(deposit), of_a + of_b, cite("sm.lsu_lanes"), number(x_.step_shared));
     line("  Instructions: {} x {} x ({} x {} x {} + {} + {} x ({} + 2)) / {} / {} = {}.", x_.blocks_on_sm, warps, c_.thread_m, c_.thread_n, c_.tile_k, wide, of_a + of_b, cite("simt.load_instructions"), cite("sm.schedulers"), cite("simt.issue_efficiency"),
          number(x_.step_issue));
     line("  L2, by the SM's port or by all {} busy SMs together: {}.", x_.busy_sms, longer_of_l2(step_bytes(), x_.step_l2));
-    const double share = simt_new_lines(o_, c_), waits = simt_waits(o_, c_);
-    const std::string latency = share == 1 ? cite("latency.dram") : fmt::format("({} x {} + (1 - {}) x {})", number(share), cite("latency.dram"), number(share), cite("latency.l2")), wait = fmt::format("{} x {}", latency, cite("latency.load")),
-                      busy = number(std::max({x_.step_math, x_.step_shared, x_.step_issue}) / x_.blocks_on_sm);
+    const double share = simt_new_lines(o_, c_);
+    const std::string latency = share == 1 ? cite("latency.dram") : fmt::format("({} x {} + (1 - {}) x {})", number(share), cite("latency.dram"), number(share), cite("latency.l2"));
     if (share < 1) line("  Of what a step takes of a row {} comes from DRAM, where the {} B of a fetch begin; the rest is in L2.", percent(share), number(kDramFetch));
-    line("  One block alone, its barriers, the instructions of a thread's loads one after the other, {}{}, its deposit and a read of shared memory: {} + {} x {} + {}{} + {} x {} x 32 / {} + {} = {}.",
-         converts ? "a load under load, then its multiply" : "the longer of a load under load and its multiply", waits > 0 ? fmt::format(", {} more loads that are waited for one by one to be converted", number(waits)) : "", cite("simt.step_clocks"), of_a + of_b,
-         cite("simt.load_instructions"), converts ? wait + " + " + busy : fmt::format("max({}, {})", wait, busy), waits > 0 ? fmt::format(" + {} x {}", number(waits), latency) : "", warps, number(deposit), cite("sm.lsu_lanes"),
-         cite("latency.shared"), number(x_.step_latency));
+    const i64 each = ceil_div(i64(warps), i64(machine_.schedulers));
+    line("  One block alone, its barriers; the loads of its warps with their addresses, {}; the longest of a load under load, {} and its reads of shared memory; its deposit and a read of shared memory: {} + {} x {} x max({}, {}) + max({} x {}, {} x ({} x {} x {} + {}) / {}, {} x {} x 4 x 32 / {}) + {} x {} x 32 / {} + {} = {}.",
+         each > 1 ? fmt::format("{} warps of a scheduler in turn", each) : "of a warp alone an instruction every other clock", each > 1 ? "those warps' multiply" : "the warp's multiply", cite("simt.step_clocks"), of_a + of_b, cite("simt.load_instructions"), each, kChainClocks, latency,
+         cite("latency.load"), each, c_.thread_m, c_.thread_n, c_.tile_k, wide, cite("simt.issue_efficiency"), warps, wide, cite("sm.lsu_lanes"), warps, number(deposit), cite("sm.lsu_lanes"), cite("latency.shared"), number(x_.step_latency));
     step_together();
   }
 
@@ -524,7 +522,7 @@ class Explanation : private Page {
           break;
         case Bound::fp32_cores: line("  FP32 cores: {} GFLOP / ({} x {} x {} MHz x {}) = {}.", number(x_.flops_executed / 1e9), cite("sm.fp32_rate"), sms, mhz, kernel, result); break;
         case Bound::issue: line("  Issue: {} / {} x {}{} = {}.", microseconds(f.issue), kernel, share, c_.family == Family::simt ? " x " + cite("simt.issue_efficiency") : "", result); break;
-        default: line("  Shared memory{}: {} / {} x {}{} = {}.", x_.wavefronts < 1 ? ", a wavefront a load" : "", microseconds(f.shared_memory), kernel, share, x_.wavefronts < 1 ? fmt::format(" x {:.4f}", x_.wavefronts) : "", result); break;
+        default: line("  Shared memory: {} / {} x {} = {}.", microseconds(f.shared_memory), kernel, share, result); break;
       }
     }
   }

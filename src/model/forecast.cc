@@ -129,13 +129,6 @@ double simt_latency(const Machine& machine, const Operation& o, const Configurat
   return share * machine.dram_latency + (1 - share) * machine.l2_latency;
 }
 
-// A 16-bit value is converted where it is loaded, so that its wait comes before the multiply. Of up to eight loads of a thread all fly
-// together; of more only the first four, as compiled, and each of the others is waited for.
-double simt_waits(const Operation& o, const Configuration& c) {
-  const i64 threads = simt::threads(c), loads = ceil_div(i64(c.tile_m) * c.tile_k, threads) + ceil_div(i64(c.tile_n) * c.tile_k, threads);
-  return (size_of(o.a) < 4 || size_of(o.b) < 4) && loads > 8 ? double(loads - 4) : 0;
-}
-
 namespace {
 
 void simt_clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, Anatomy& x) {
@@ -146,7 +139,6 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
   const double fetches = double(ceil_div(c.tile_m * c.tile_k, i64(threads)) + ceil_div(c.tile_n * c.tile_k, i64(threads)));  // a thread
 
   // Clocks of one block's step on each unit of its SM.
-  const bool converts = size_of(o.a) < 4 || size_of(o.b) < 4;
   const double math = 2 * multiply_adds / machine.fp32_rate / k.efficiency;
   const double wide_loads = double(c.tile_k) * (c.thread_m + c.thread_n) / 4;  // 16-byte shared loads a thread
   const double load_clocks = wide_loads * warps * 4 * 32 / machine.lsu_lanes;
@@ -154,19 +146,18 @@ void simt_clocks(const Machine& machine, const Operation& o, const Configuration
       (simt_deposit_wavefronts(c, o.transpose_a, c.tile_m, simt::a_pitch(c)) * double(ceil_div(c.tile_m * c.tile_k, i64(threads))) +
        simt_deposit_wavefronts(c, o.transpose_b, c.tile_n, simt::b_pitch(c)) * double(ceil_div(c.tile_n * c.tile_k, i64(threads)))) *
       warps * 32 / machine.lsu_lanes;
-  const double fetch_clocks = fetches * warps * 32 / machine.lsu_lanes, shared = load_clocks + deposit_clocks + fetch_clocks * k.load_wavefronts;
-  x.wavefronts = (load_clocks + deposit_clocks + fetch_clocks) / shared;
-  const double instructions = double(c.thread_m) * c.thread_n * c.tile_k + wide_loads + fetches * (k.load_instructions + 2);
-  const double issue = instructions * warps / machine.schedulers / k.issue_efficiency;
+  const double shared = load_clocks + deposit_clocks + fetches * warps * 32 / machine.lsu_lanes;
+  const double multiply = double(c.thread_m) * c.thread_n * c.tile_k + wide_loads;  // instructions of a warp
+  const double issue = (multiply + fetches * (k.load_instructions + 2)) * warps / machine.schedulers / k.issue_efficiency;
   const double rows = std::min<double>(c.tile_m, double(p.m)), columns = std::min<double>(c.tile_n, double(p.n));
   const double bytes = (rows * size_of(o.a) + columns * size_of(o.b)) * c.tile_k;
   const double l2 = std::max(bytes / machine.l2_port_bytes_per_clock, bytes * x.busy_sms / (machine.l2_bytes_per_clock * machine.l2_coalescing));
 
   x.step_math = blocks * math, x.step_shared = blocks * shared, x.step_issue = blocks * issue, x.step_l2 = blocks * l2;
-  // A block alone: a thread's loads, one after the other; then those of the next step fly under its multiply, or the multiply waits
-  // for them.
-  const double busy = std::max({math, shared, issue}), latency = simt_latency(machine, o, c), wait = latency * machine.latency_load;
-  x.step_latency = k.step_clocks + fetches * k.load_instructions + (converts ? wait + busy : std::max(wait, busy)) + simt_waits(o, c) * latency + deposit_clocks + machine.shared_latency;
+  // A block alone: its warps ask for the next step's tiles, then multiply while those fly.
+  const double on_a_scheduler = std::ceil(warps / machine.schedulers);
+  x.step_latency = k.step_clocks + fetches * k.load_instructions * std::max(on_a_scheduler, kChainClocks) +
+                   std::max({simt_latency(machine, o, c) * machine.latency_load, on_a_scheduler * multiply / k.issue_efficiency, load_clocks}) + deposit_clocks + machine.shared_latency;
   x.step = norm(x.step_math, x.step_shared, x.step_issue, x.step_l2, x.step_latency);
 
   const double values = double(c.thread_m) * c.thread_n;
@@ -356,7 +347,6 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   f.latency = x.fill_seconds + f.epilogue + double(x.rounds) * (x.tile_clocks + x.exchange) / x.clock;
   if (x.step_latency > std::max({x.step_l2, x.step_shared, x.step_math, x.step_issue})) f.latency += loop * x.step_latency;
   if (c.family == Family::decode) decode_parts(x, f);
-  if (c.family == Family::rows) rows_parts(x, f);
   if (c.family == Family::rows) rows_parts(x, f);
   f.waves = double(x.tiles) / double(x.concurrent);
   f.clock_mhz = x.clock / 1e6;

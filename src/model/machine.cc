@@ -135,7 +135,6 @@ constexpr Field kFields[] = {
     {"simt", "issue_efficiency", "of issue rate", FORETILE_MEMBER(simt.issue_efficiency), 0.1, 1},
     {"simt", "step_clocks", "clk/step", FORETILE_MEMBER(simt.step_clocks), 0, 2000},
     {"simt", "load_instructions", "instructions/load", FORETILE_MEMBER(simt.load_instructions), 1, 100},
-    {"simt", "load_wavefronts", "wavefronts/load", FORETILE_MEMBER(simt.load_wavefronts), 1, 100},
     {"simt", "fill_clocks", "clk", FORETILE_MEMBER(simt.fill_clocks), 0, 20000},
     {"library", "launch", "s", FORETILE_MEMBER(library.launch_seconds), 0, 0.0001},
     {"library", "fill_clocks", "clk", FORETILE_MEMBER(library.fill_clocks), 0, 20000},

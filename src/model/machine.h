@@ -110,7 +110,6 @@ struct Machine {
     double issue_efficiency = 0;  // of what schedulers can issue, blocks whose warps meet at a barrier twice a step
     double step_clocks = 0;       // a step along K: two block-wide barriers
     double load_instructions = 0;  // a global load: addresses, bounds, conversion
-    double load_wavefronts = 0;    // what a warp's scalar load from global memory takes of L1
     double fill_clocks = 0;
   } simt;
   // The vendor's library, as the best of the kernels it could plausibly run (library.h).

@@ -95,7 +95,7 @@ TEST_P(CatalogueRecorded, TheErrorsThatForecastsState) {
     }
 }
 
-// The portable kernel: 16-bit loads that are converted where they come, and what that costs tiles with many a thread.
+// The portable kernel: its loads fly under its multiplies, of 16-bit values too.
 TEST(PortableRecorded, TimesAndChoice) {
   const Machine h200 = load_machine("h200");
   std::vector<Compared> all;
@@ -107,10 +107,10 @@ TEST(PortableRecorded, TimesAndChoice) {
     worst = std::min(worst, accuracy(list).worst);
   }
   const Accuracy a = accuracy(all);
-  ASSERT_EQ(a.times, 40u);
+  ASSERT_EQ(a.times, 38u);
   std::printf("simt: %zu times, median error %.1f %%, nine in ten within %.1f %%; of the three the choice is %.3f of the fastest at worst\n", a.times, 100 * a.median, 100 * a.ninth, worst);
-  EXPECT_LE(a.median, 0.055);
-  EXPECT_LE(a.ninth, 0.13);
+  EXPECT_LE(a.median, 0.03);
+  EXPECT_LE(a.ninth, 0.16);
   EXPECT_GE(worst, 0.95);
 }
 

@@ -439,7 +439,7 @@ TEST_F(Arguments, B20_StridedViewsAreHonoured) {
 // B01: offsets beyond 32 bits.
 TEST_F(Arguments, B01_LargeLeadingDimensions) {
   for (const i64 ld : {i64(1) << 20, i64(1) << 21, i64(1) << 31}) {
-    Matmul call = product(2049, 64, 64);
+    Matmul call = product(2049, 64, 512);
     call.a.ld = ld, call.d.ld = ld;
     call.beta = 1, call.c = {address(3), DType::bf16, ld};
     const fake::Launch l = launch_of(call);

@@ -59,7 +59,6 @@ const std::vector<Constant> kSm90 = {
 };
 const std::vector<Constant> kSimt = {
     {"simt.issue_efficiency", FORETILE_MEMBER(simt.issue_efficiency), 0.6, 0.3, 1},
-    {"simt.load_wavefronts", FORETILE_MEMBER(simt.load_wavefronts), 4, 1, 50},
 };
 const std::vector<Constant> kLibrary = {
     {"library.launch", FORETILE_MEMBER(library.launch_seconds), 2e-6, 1e-8, 1e-4},
