@@ -20,6 +20,7 @@ struct Anatomy {
   i64 tiles = 0;           // units of work: cluster tiles for sm90, tiles for simt
   i64 concurrent = 0;      // of them resident at once
   i64 rounds = 0;          // tiles that the busiest block walks
+  double rounds_taken = 0; // rounds, a last one with fewer blocks an SM as the part of a full one that it takes
   double full_share = 1;   // of the tiles that are walked in full rounds
   int busy_sms = 0;        // SMs with at least one block
   int blocks_on_sm = 0;    // blocks an SM holds in this launch
@@ -34,6 +35,11 @@ struct Anatomy {
   double tile_clocks = 0;  // fixed, each tile
   double fill = 0;         // from the start of the kernel to the first multiply, and the last tile's way out, SM clocks
   double core_clocks = 0;  // of the busiest SM, without fill
+  // The last round, where it has fewer blocks an SM than the others (else 0): a step of them as above, and all of it.
+  struct LastRound {
+    int blocks_on_sm = 0;
+    double math = 0, shared = 0, issue = 0, l2 = 0, latency = 0, step = 0, epilogue = 0, clocks = 0;
+  } last;
 
   double exchange = 0;     // K split over a cluster: the partial sums' way, SM clocks; ffma: what a cluster costs, each tile
   i64 waves = 1;           // decode with K split: of clusters
@@ -58,7 +64,7 @@ struct Anatomy {
   double watts = 0;        // board, at that clock; power.limit where the limit binds
   double flops_executed = 0;  // padding included
   double shared_traffic = 0;  // bytes through shared memory, all SMs
-  double busy_clocks() const { return core_clocks * busy_sms * (double(tiles) / double(rounds * concurrent)); }  // of all SMs
+  double busy_clocks() const { return core_clocks * busy_sms * (double(tiles) / (rounds_taken * double(concurrent))); }  // of all SMs
 };
 
 // Throws std::invalid_argument for conditions that make no sense (sm_budget, mhz). The configuration must be legal:

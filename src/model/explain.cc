@@ -407,6 +407,7 @@ class Explanation : private Page {
     shown();
   }
 
+  std::string rounds_taken() const { return number(x_.rounds_taken); }
   // How much of the epilogue shows, and the busiest block.
   void shown() {
     const std::string whole = number(x_.epilogue), fixed = number(x_.epilogue_fixed);
@@ -429,8 +430,11 @@ class Explanation : private Page {
       line("  Half of what is not fixed runs beside another block's multiply, so it shows {} + ({} - {}) / 2 = {}.", fixed, whole, fixed, number(each));
     }
     const bool last = c_.schedule == Schedule::pingpong && c_.family == Family::sm90;
-    line("  The busiest block, {}{} and what shows of the epilogue{}: {} x ({} x {} + {} + {}){} = {} clk.", counted(x_.rounds, "tile"), start, last ? ", and the last one's" : "", x_.rounds, x_.steps, number(x_.step), tile, number(each),
-         last ? " + " + whole : "", number(x_.core_clocks));
+    const std::string round = fmt::format("({} x {} + {} + {})", x_.steps, number(x_.step), tile, number(each));
+    if (const Anatomy::LastRound& l = x_.last; l.blocks_on_sm > 0)
+      line("  The last round has {} an SM. The same of it: a step takes norm({}, {}, {}, {}, {}) = {}, the round {} x {} + {} + {} = {} clk, which is {} of a full one's: {} / {} = {}.", counted(l.blocks_on_sm, "block"), number(l.math), number(l.shared), number(l.issue), number(l.l2),
+           number(l.latency), number(l.step), x_.steps, number(l.step), tile, number(l.epilogue), number(l.clocks), percent(x_.rounds_taken - double(x_.rounds - 1)), number(l.clocks), round, number(x_.rounds_taken - double(x_.rounds - 1)));
+    line("  The busiest block, {}{} and what shows of the epilogue{}: {} x {}{} = {} clk.", counted(x_.rounds, "tile"), start, last ? ", and the last one's" : "", rounds_taken(), round, last ? " + " + whole : "", number(x_.core_clocks));
   }
 
   void clock() {
@@ -441,7 +445,7 @@ class Explanation : private Page {
     const Energy e = energy_of(machine_, o_, p_, conditions_, c_.family, x_);
     const double real = flop_count(p_), padding = std::max(0.0, x_.flops_executed - real), voltage = 1 - machine_.voltage_slope * (1 - x_.clock / (machine_.boost_mhz * 1e6));
     const std::string block = c_.family == Family::decode ? fmt::format("({} + {})", busiest_clocks(), number(x_.epilogue + x_.exchange)) : number(x_.core_clocks);
-    line("  Clocks of busy SMs: {} x {} x {} / ({} x {}) = {}.", block, x_.busy_sms, x_.tiles, x_.rounds, x_.concurrent, number(x_.busy_clocks()));
+    line("  Clocks of busy SMs: {} x {} x {} / ({} x {}) = {}.", block, x_.busy_sms, x_.tiles, rounds_taken(), x_.concurrent, number(x_.busy_clocks()));
     const std::string wide = o_.a == DType::tf32 ? fmt::format("{} x ", number(flop_energy_ratio(machine_, o_.a))) : "";  // of a FLOP in tf32
     line("  Energy at boost, of {}{}, L2 and busy SMs: {}{} x {} J + {} x {} J = {} mJ.", tensor ? "products, products of padding" : "multiply-adds (little: none counted)",
          tensor && !wide.empty() ? fmt::format(" (a FLOP in TF32 counts as {} in 16 bits)", number(flop_energy_ratio(machine_, o_.a))) : "",
@@ -472,8 +476,8 @@ class Explanation : private Page {
     const char* units = has_l2 ? "Block, DRAM and L2" : "Block and DRAM";
     const std::string meaning = has_l2 ? fmt::format(" beside() is {}.", kBeside) : "";
     if (x_.full_share < 1 && x_.rounds > 1)
-      line("  {} overlap, in the rounds that fill the machine and apart from them in the last one: {} + {} + {} = {}.{}", units, ahead, all(fmt::format(" x ({} - 1) / {}", x_.rounds, x_.rounds), fmt::format(" x (1 - {})", last)),
-           all(fmt::format(" / {}", x_.rounds), fmt::format(" x {}", last)), microseconds(x_.forecast.seconds), meaning);
+      line("  {} overlap, in the rounds that fill the machine and apart from them in the last one: {} + {} + {} = {}.{}", units, ahead, all(fmt::format(" x ({} - 1) / {}", x_.rounds, rounds_taken()), fmt::format(" x (1 - {})", last)),
+           all(fmt::format(" x (1 - ({} - 1) / {})", x_.rounds, rounds_taken()), fmt::format(" x {}", last)), microseconds(x_.forecast.seconds), meaning);
     else line("  {} overlap: {} + {} = {}.{}", units, ahead, all("", ""), microseconds(x_.forecast.seconds), meaning);
   }
 
@@ -507,7 +511,7 @@ class Explanation : private Page {
     const std::string kernel = microseconds(units.seconds()), mhz = number(x_.clock / 1e6), sms = cite("sm.count");
     const Forecast& f = x_.forecast;
     line("\nBusy units, over all SMs and the {} of the kernel without its launch, as Nsight Compute's speed of light would show them. One above 60 % is what bounds the kernel.", kernel);
-    const std::string share = fmt::format("{} / ({} x {}) x {} / {}", x_.tiles, x_.rounds, x_.concurrent, x_.busy_sms, sms);
+    const std::string share = fmt::format("{} / ({} x {}) x {} / {}", x_.tiles, rounds_taken(), x_.concurrent, x_.busy_sms, sms);
     for (const UnitShare& u : units) {
       const std::string result = percent(u.percent / 100);
       switch (u.unit) {

@@ -197,7 +197,7 @@ double beside(double x, double y, double z) {
 double seconds_at(const Anatomy& x, double clock) {
   if (x.power > 0) return decode_seconds_at(x, clock);
   if (x.streams_rows) return rows_seconds_at(x, clock);
-  const double core = x.core_clocks / clock, full = x.full_share, last = 1.0 / double(x.rounds);
+  const double core = x.core_clocks / clock, full = x.full_share, last = 1 - double(x.rounds - 1) / x.rounds_taken;
   const double around = x.launch_seconds + x.fill / clock - x.saved_seconds;
   if (x.full_share >= 1 || x.rounds == 1) return around + beside(core, x.dram_seconds, x.l2_seconds);
   return around + beside(core * (1 - last), x.dram_seconds * full, x.l2_seconds * full) + beside(core * last, x.dram_seconds * (1 - full), x.l2_seconds * (1 - full));
@@ -256,6 +256,33 @@ void check(const Machine& machine, const Conditions& conditions) {
     throw std::invalid_argument("sm_budget is " + std::to_string(conditions.sm_budget) + ", must be 0 (all) to " + std::to_string(machine.sms));
   if (conditions.regime == Regime::fixed_clock && !(conditions.mhz > 0 && conditions.mhz <= machine.boost_mhz))
     throw std::invalid_argument("mhz is " + std::to_string(conditions.mhz) + ", must be above 0 and at most " + std::to_string(int(machine.boost_mhz)) + " on " + machine.name);
+}
+
+void clocks(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x) {
+  switch (c.family) {
+    case Family::sm90: return sm90_clocks(machine, o, c, p, conditions, x);
+    case Family::decode: return decode_clocks(machine, o, c, p, conditions, x);
+    case Family::ffma: return ffma_clocks(machine, o, c, p, x);
+    case Family::rows: return rows_clocks(machine, o, c, p, x);
+    case Family::gemv: return gemv_clocks(machine, o, c, x, p);
+    case Family::simt: return simt_clocks(machine, o, c, p, x);
+  }
+}
+
+// A last round that leaves SMs with fewer blocks than the rounds before takes as long as those do. (The blocks of the sm90 family are
+// alone on their SMs, those of decode and rows have rounds of their own.)
+void last_round(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions, Anatomy& x) {
+  const i64 rest = x.tiles % x.concurrent;
+  if (needs_hopper(c.family) || x.rounds == 1 || rest == 0) return;
+  const int blocks = int(ceil_div(rest * x.launch.cluster, i64(x.sms)));
+  if (blocks >= x.blocks_on_sm) return;
+  Anatomy y = x;
+  y.rounds = 1, y.blocks_on_sm = blocks, y.busy_sms = int(min_of(x.sms, rest * x.launch.cluster));
+  clocks(machine, o, c, p, conditions, y);
+  const double full = x.core_clocks / double(x.rounds);
+  x.last = {blocks, y.step_math, y.step_shared, y.step_issue, y.step_l2, y.step_latency, y.step, y.epilogue_exposed, y.core_clocks};
+  x.rounds_taken = double(x.rounds - 1) + y.core_clocks / full;
+  x.core_clocks = x.rounds_taken * full;
 }
 
 }  // namespace
@@ -322,12 +349,9 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
   x.traffic = traffic(machine, o, c, p, x.grid, x.concurrent);
   x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * machine.dram_efficiency);
   x.warm = conditions.warm ? warm_share(machine, x.traffic) : 0;
-  if (c.family == Family::sm90) sm90_clocks(machine, o, c, p, conditions, x);
-  else if (c.family == Family::decode) decode_clocks(machine, o, c, p, conditions, x);
-  else if (c.family == Family::ffma) ffma_clocks(machine, o, c, p, x);
-  else if (c.family == Family::rows) rows_clocks(machine, o, c, p, x);
-  else if (c.family == Family::gemv) gemv_clocks(machine, o, c, x, p);
-  else simt_clocks(machine, o, c, p, x);
+  clocks(machine, o, c, p, conditions, x);
+  x.rounds_taken = double(x.rounds);
+  last_round(machine, o, c, p, conditions, x);
   const Energy energy = energy_of(machine, o, p, conditions, c.family, x);
   x.clock = clock_of(machine, energy, conditions, c.family, x);
   x.watts = std::min(power_allowed(machine, conditions, c.family), watts_at(machine, energy, x, x.clock));
@@ -336,15 +360,15 @@ Anatomy anatomy(const Machine& machine, const Operation& o, const Configuration&
 
   Forecast& f = x.forecast;
   f.seconds = seconds_at(x, x.clock);
-  const double loop = double(x.rounds) * double(x.steps) / x.clock;
+  const double loop = x.rounds_taken * double(x.steps) / x.clock;
   f.dram = x.dram_seconds;
   f.l2 = std::max(loop * x.step_l2, x.l2_seconds);
   f.shared_memory = loop * x.step_shared;
   f.compute = loop * x.step_math;
   f.issue = loop * x.step_issue;
   f.launch = x.launch_seconds;
-  f.epilogue = double(x.rounds) * x.epilogue_exposed / x.clock;
-  f.latency = x.fill_seconds + f.epilogue + double(x.rounds) * (x.tile_clocks + x.exchange) / x.clock;
+  f.epilogue = x.rounds_taken * x.epilogue_exposed / x.clock;
+  f.latency = x.fill_seconds + f.epilogue + x.rounds_taken * (x.tile_clocks + x.exchange) / x.clock;
   if (x.step_latency > std::max({x.step_l2, x.step_shared, x.step_math, x.step_issue})) f.latency += loop * x.step_latency;
   if (c.family == Family::decode) decode_parts(x, f);
   if (c.family == Family::rows) rows_parts(x, f);

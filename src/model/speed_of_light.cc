@@ -29,7 +29,7 @@ SpeedOfLight speed_of_light(const Machine& machine, const Operation& o, const Co
   list.add(Bound::dram, 100 * t.dram_bytes() / (machine.dram_bandwidth * seconds));
   list.add(Bound::l2, 100 * l2_lookups(machine, c, p, x.grid, x.concurrent, t).sectors * kSectorBytes / (machine.l2_bytes_per_clock * machine.boost_mhz * 1e6 * seconds));  // at its own clock
   // SMs without a tile do nothing. Issue in a forecast of simt is what it takes at the efficiency of its loop.
-  const double busy = 100 * double(x.tiles) / double(x.rounds * x.concurrent) * x.busy_sms / machine.sms;
+  const double busy = 100 * double(x.tiles) / (x.rounds_taken * double(x.concurrent)) * x.busy_sms / machine.sms;
   list.add(Bound::shared_memory, busy * f.shared_memory / seconds);
   if (uses_tensor_cores(c.family)) {
     // What tensor cores sustain: long products lower the clock within their bursts.

@@ -102,8 +102,7 @@ TEST_F(Recorded, TimesOfOurKernels) {
   EXPECT_LT(listed.at(0.9), 0.12);
 }
 
-// fp32 tiles and splits of K, most of them beyond the catalogue. Small tiles with six blocks an SM and a last round of fewer are
-// the worst by far.
+// fp32 tiles and splits of K, most of them beyond the catalogue, among them small ones with six blocks an SM and a last round of fewer.
 TEST_F(Recorded, TimesOfFp32Tiles) {
   const Operation o = catalogue::product(DType::fp32, DType::fp32);
   Errors all, clusters, listed;
@@ -120,6 +119,7 @@ TEST_F(Recorded, TimesOfFp32Tiles) {
   std::printf("fp32, catalogue: %zu times, median error %.1f %%, nine in ten within %.1f %%\n", listed.all.size(), 100 * listed.median(), 100 * listed.at(0.9));
   EXPECT_LT(all.median(), 0.03);
   EXPECT_LT(all.at(0.9), 0.08);
+  EXPECT_LT(all.at(1), 0.25);
   EXPECT_LT(clusters.median(), 0.03);
   EXPECT_LT(clusters.at(0.9), 0.08);
   EXPECT_LT(listed.median(), 0.025);
