@@ -179,7 +179,8 @@ std::vector<Table::Cell> tile_cells(const Climbed& c) {
   const Configuration configuration = configuration_from(c.configuration, error).value();
   const Operation o = ladder::operation_of(*c.rung);
   const BlockFacts block = block_facts(o, configuration);
-  return {c.configuration, std::to_string(block.threads), std::to_string(registers_of(o, configuration).count), bytes_text(block.shared_bytes)};
+  const Registers registers = registers_of(o, configuration);
+  return {c.configuration, std::to_string(block.threads), c.registers ? std::to_string(c.registers) : fmt::format("{}{}", registers.estimated ? "~" : "", registers.count), bytes_text(block.shared_bytes)};
 }
 
 int sweep_command(const Options& options, const Problem& p, const Rung* only) {
@@ -360,7 +361,9 @@ void add_ladder(CLI::App& app, Action& action) {
   foretile ladder --m 1024 --n 1024 --k 1024 --machine a100
   foretile ladder --rung 7 --tile 128x128x16:t8x8:swizzled
   foretile ladder --sweep
-  foretile ladder explain 7)");
+  foretile ladder explain 7
+
+--sweep: ~ before a register count: estimated, not read from compiled code.)");
   command->callback([options, &action] { action = [options] { return ladder_command(*options); }; });
 }
 

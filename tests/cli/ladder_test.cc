@@ -81,6 +81,8 @@ TEST(Ladder, SweepNamesThePick) {
   ASSERT_EQ(r.code, 0) << r.error;
   EXPECT_NE(r.out.find("the model's pick"), std::string::npos);
   EXPECT_NE(r.out.find("64x64x8:t4x4"), std::string::npos);
+  // What no table has is an estimate, and marked.
+  EXPECT_TRUE(std::regex_search(foretile("ladder --sweep --no-gpu --rung 8").out, std::regex("ffma:128x256x8:t16x8 +256 +~248 ")));
 }
 
 TEST(Ladder, PictureIsAnSvgWithEveryRung) {
