@@ -43,6 +43,9 @@ constexpr int kSplits[] = {0, 8, 16, 32, 64, 100, 132, 164, 196, 228};
 // No thread is launched with fewer registers than this, whatever the code needs.
 constexpr int kFewestRegisters = 16;
 
+// The portable kernel converts elsewhere since the recording: what it accesses is what it was, its registers are not.
+bool compiled_anew(const Case& c) { return c.configuration.family == Family::simt; }
+
 TEST(Recorded, OccupancyAndWaves) {
   int rows_seen = 0;
   for (List list : {List::kernels, List::gemms}) {
@@ -70,7 +73,7 @@ TEST(Recorded, OccupancyAndWaves) {
       EXPECT_NEAR(waves, value_of(row, "launch__waves_per_multiprocessor"), 0.005) << c.name;
       if (!c.probe.empty()) continue;
       const Registers table = registers_of(c.operation, c.configuration);
-      if (!table.estimated) {
+      if (!table.estimated && !compiled_anew(c)) {
         EXPECT_EQ(table.count, registers) << c.name;
       }
     }
@@ -120,7 +123,7 @@ TEST(Recorded, ExpectedCounters) {
     const Anatomy a = anatomy_of(c);
     for (const ExpectedCounter& e : expected_counters(machine(), c.operation, c.configuration, c.problem, a)) {
       // The shared memory of the kernel's epilogue has changed since the recording (kernels_test.cc).
-      if (!has(row, e.name) || c.name == "output/full-epilogue") continue;
+      if (!has(row, e.name) || c.name == "output/full-epilogue" || (compiled_anew(c) && e.name == "launch__registers_per_thread")) continue;
       const double measured = value_of(row, e.name);
       if (e.name.starts_with("sm__pipe_tensor")) tensor.push_back(std::fabs(e.value - measured));
       if (e.name.starts_with("sm__pipe_fma")) fma.push_back(std::fabs(e.value - measured));
