@@ -38,23 +38,13 @@ struct GemmSimtArguments {
   EpilogueArguments epilogue;
 };
 
+// Also of the rows family.
 struct GemmDecodeArguments {
   TensorMap a, b;
   i32 m = 0, n = 0, k = 0;
   i32 a_batched = 0, b_batched = 0;  // 0: every batch reads the same matrix
   i32 weights_ready = 0;             // B was complete before any kernel of the chain was launched
   i32 tile_columns = 0;              // rows of B that a tile takes: at most the configuration's, so that SMs share B evenly
-  TileGrid grid;
-  EpilogueArguments epilogue;
-};
-
-struct GemmRowsArguments {
-  TensorMap b;
-  MatrixArgument a;
-  i32 m = 0, n = 0, k = 0;
-  i32 b_batched = 0;      // 0: every batch reads the same matrix
-  i32 weights_ready = 0;  // B was complete before any kernel of the chain was launched
-  i32 tile_columns = 0;   // rows of B that a tile takes: at most the configuration's, so that SMs share B evenly
   TileGrid grid;
   EpilogueArguments epilogue;
 };

@@ -100,19 +100,24 @@ inline constexpr Configuration kConfigurations[] = {
     rows(8, 64, 128, 4, 4, 4, 8),
     rows(8, 64, 128, 4, 4, 4, 8, 2),
     rows(8, 64, 128, 4, 4, 4, 8, 4),
-    rows(16, 64, 64, 4, 8, 6, 8),
-    rows(16, 64, 64, 4, 8, 6, 8, 2),
-    rows(16, 64, 64, 4, 8, 6, 8, 4),
-    rows(16, 48, 64, 4, 6, 8, 8),     // 6,144 columns: 128 tiles
-    rows(16, 32, 64, 4, 4, 8, 8, 2),  // 2,112: 66 clusters
-    rows(32, 64, 64, 8, 8, 6, 8),     // bound by multiplies: tiles that fill whole waves of SMs
-    rows(32, 64, 64, 8, 8, 6, 8, 2),
+    rows(16, 64, 128, 4, 8, 4, 8),
+    rows(16, 64, 128, 4, 8, 4, 8, 2),
+    rows(16, 64, 128, 4, 8, 4, 8, 4),
+    rows(16, 48, 128, 4, 6, 5, 8),     // 6,144 columns: 128 tiles
+    rows(16, 32, 128, 4, 4, 6, 8),     // 4,096
+    rows(16, 32, 128, 4, 4, 6, 8, 2),  // 2,112: 66 clusters
+    rows(32, 64, 128, 8, 8, 3, 8),     // bound by multiplies: tiles that fill whole waves of SMs
+    rows(32, 64, 128, 8, 8, 3, 8, 2),
     rows(32, 64, 64, 8, 8, 5, 8, 4),
-    rows(32, 56, 64, 8, 7, 6, 8),     // 7,168: 128
-    rows(32, 48, 64, 8, 6, 6, 8),     // 6,144
-    rows(32, 48, 64, 8, 6, 6, 8, 4),  // 1,280: 27 clusters
-    rows(32, 112, 64, 8, 7, 3, 4),    // wide B: fewer sums
-    rows(32, 128, 64, 8, 8, 3, 4),
+    rows(32, 56, 128, 8, 7, 3, 8),     // 7,168: 128
+    rows(32, 48, 128, 8, 6, 3, 8),     // 6,144
+    rows(32, 48, 128, 8, 6, 3, 8, 4),  // 1,280: 27 clusters
+    rows(32, 32, 128, 8, 4, 5, 8, 2),  // 2,112
+    rows(32, 112, 64, 8, 7, 4, 4),     // wide B: fewer sums
+    rows(32, 128, 64, 8, 8, 4, 4),
+    rows(32, 192, 32, 8, 6, 5, 2),
+    rows(32, 224, 32, 8, 7, 5, 2),
+    rows(32, 256, 32, 8, 8, 4, 2),
     gemv(1, 4, 8),                // fp32, one row: a vector
     gemv(8, 4, 8),                // and up to eight, narrow and wide B
     gemv(8, 8, 8),

@@ -58,11 +58,11 @@ constexpr const char* why_not(const Operation& o, const Configuration& c) {
     if (c.store_buffers || c.cluster_m != 1 || c.cluster_n != 1) return "the rows family has no multicast and no store buffers";
     if (c.tile_m != 1 && c.tile_m != 4 && (c.tile_m % 8 || c.tile_m > 64)) return "rows tiles have 1, 4 or a multiple of 8 rows, at most 64";
     if (!(c.thread_m == 1 && c.tile_m == 1) && (c.thread_m <= 0 || c.thread_m % 4)) return "rows register tiles must have a multiple of 4 rows, or one where the tile has";
-    if (c.thread_n <= 0 || c.thread_m * c.thread_n > 128) return "a rows register tile has at most 128 values";
+    if (c.thread_n <= 0 || c.thread_m * c.thread_n > 64) return "a rows register tile has at most 64 values";
     if (c.tile_m != c.thread_m && c.tile_m != 2 * c.thread_m && c.tile_m != 4 * c.thread_m) return "a rows tile has one, two or four register tiles along M";
     if (c.tile_n > 256 || c.tile_n % rows::warp_columns(c)) return "the rows tile's columns, at most 256, must be a multiple of a warp's: 32 lanes less those along M, a register tile each";
     if (c.tile_k % rows::kSlab || c.tile_k > 4 * rows::kSlab) return "a rows tile is 32, 64, 96 or 128 elements deep along K";
-    if (c.split_k < 1 || c.split_k > 16 || (c.split_k & (c.split_k - 1)) || c.tile_k / rows::kChunk % c.split_k) return "1, 2, 4, 8 or 16 groups of warps share out the rows tile's chunks of four depths evenly";
+    if (c.split_k < 1 || c.split_k > 16 || (c.split_k & (c.split_k - 1)) || c.tile_k / rows::kChunk % (2 * c.split_k)) return "1, 2, 4, 8 or 16 groups of warps share out the rows tile's chunks of four depths evenly, in pairs";
     if (rows::consumer_warps(c) > 16) return "a rows block has at most 16 warps that multiply";
     if (c.stages < 2) return "the ring needs at least two stages";
     if (c.cluster_k < 1 || c.cluster_k > 8 || rows::share_runs(c, c.cluster_k - 1) < 1) return "one to eight blocks of a cluster own the rows tile's runs of four columns, each some";

@@ -21,12 +21,14 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
+from ladder_table import loop
+
 SKIPPED = 77
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "golden", "catalogue.csv")
 # Memory instructions by family, counted by width in bits; then plain counts.
 WIDTHS = ("LDG", "STG", "LDS", "STS", "STSM", "LDSM", "LDL", "STL")
 COUNTS = ("HGMMA", "UTMALDG", "UTMASTG", "SYNCS", "BAR", "FFMA")
-COLUMNS = ("operation", "configuration", "registers", "spill_bytes", "shared_bytes", "instructions") + tuple(x.lower() for x in WIDTHS + COUNTS)
+COLUMNS = ("operation", "configuration", "registers", "spill_bytes", "shared_bytes", "instructions") + tuple(x.lower() for x in WIDTHS + COUNTS) + ("ffma_clocks",)
 
 
 def find_nvdisasm():
@@ -79,6 +81,8 @@ def analyse(nvdisasm, cubin):
         row[family.lower()] = " ".join(f"{width}:{count}" for width, count in sorted(widths[family].items(), key=lambda x: (len(x[0]), x[0])))
     for family in COUNTS:
         row[family.lower()] = str(counts[family])
+    multiplies, _, _, clocks = loop(text)
+    row["ffma_clocks"] = f"{clocks:.2f}" if multiplies and counts["FFMA"] else ""
     return row
 
 
@@ -109,7 +113,7 @@ def load(folder, nvdisasm):
 
 def write(version, rows):
     with open(TABLE, "w") as f:
-        f.write(f"# compiler: {version}, sm_90a; made by tools/catalogue.py. Accesses: instructions in the machine code, by bits a thread (matrix moves: by matrices)\n")
+        f.write(f"# compiler: {version}, sm_90a; made by tools/catalogue.py. Accesses: instructions in the machine code, by bits a thread (matrix moves: by matrices); ffma_clocks: of the register file, an FFMA of the loop along K\n")
         f.write(",".join(COLUMNS) + "\n")
         for row in rows:
             f.write(",".join(row[c] for c in COLUMNS) + "\n")

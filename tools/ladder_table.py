@@ -111,4 +111,5 @@ def main():
         out.writelines(lines)
 
 
-main()
+if __name__ == "__main__":
+    main()

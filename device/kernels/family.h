@@ -20,7 +20,7 @@ constexpr FamilyCode code_of(Family f) {
     case Family::decode: return {"decode", "gemm_decode", "GemmDecodeArguments"};
     case Family::ffma: return {"ffma", "gemm_ffma", "GemmSimtArguments"};
     case Family::gemv: return {"gemv", "gemm_gemv", "GemmSimtArguments"};
-    case Family::rows: return {"rows", "gemm_rows", "GemmRowsArguments"};
+    case Family::rows: return {"rows", "gemm_rows", "GemmDecodeArguments"};
     case Family::simt: break;
   }
   return {"simt", "gemm_simt", "GemmSimtArguments"};

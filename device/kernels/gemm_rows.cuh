@@ -3,26 +3,25 @@
 // Roles. A tile is tile_m rows of A (tokens) by tile_n rows of B (weights). Either a block is alone and walks tiles until none is
 // left, its ring never running dry between them; or a cluster computes one tile, its blocks each a slice of K.
 //   weights   one thread fills the ring's stages with lines of B by TMA. They pass L2 as evict_first: read once.
-//   tokens    one or three warps, every third stage: 16-byte loads of A, which leave as rows of one depth (turned). They ask before they wait
-//             for the stage to be free. In L2 tokens stay (evict_last): every block reads all of them.
+//   tokens    one thread fills them with lines of A by TMA. In L2 these stay (evict_last): every block reads all of them.
 //   multiply  groups of warps share out a stage's depths by chunks of four. A lane multiplies a register tile of thread_m x thread_n
-//             out of 16-byte loads: four depths of a column at once, four rows of a depth.
+//             out of 16-byte loads, four depths of a row or of a column each.
 //   finish    the groups' sums meet in shared memory. Each run of four columns is added up in the order of the groups and, where
 //             K is split over a cluster, sent to the block that owns it, which adds in the order of the blocks.
 //
 // Barriers (arrive counts in gemm_rows_facts.h).
-//   full[s]   2 arrivals: the weights' thread, expecting the stage's bytes, and lane 0 of the token warp behind all its stores.
-//             Waited for by every consumer thread.
-//   empty[s]  1 arrival a consumer warp, when its last load of the stage has come. Waited for by the weights' thread and by the
-//             token warp whose stage it is.
+//   full[s]   2 arrivals: the two loading threads, each expecting its bytes of the stage. Waited for by every consumer thread.
+//   empty[s]  1 arrival a consumer warp, behind its last load of the stage. Waited for by the two loading threads.
 //   partials  in a cluster only. 1 arrival: this block's own, expecting what all will send. Waited for by every consumer thread.
 //   named barrier 1: the consumers, before a tile's sums overwrite those of the tile before, and when they are in place; and once
 //             when the slots that no box fills are cleared.
 //   cluster   once: peers' `partials` barriers are initialised. No block leaves before its peers' sums have landed.
 // Dependent launch: weights are read before the grid wait only where the caller promised that they are ready.
 //
-// Multiplies go forth and back along the rows of the register tile, one column's element held: each reads one new register of A, of
-// alternating banks, and a sum of the other bank, as many as an SM partition reads in a clock.
+// Registers. The file has two banks, of even and of odd numbers, and gives one register of each a clock. Four depths of a row stand in a
+// quad of registers, so all operands of a depth stand in one bank. Multiplies go forth and back along the rows, one column's element held:
+// each reads one new operand and a sum. Neither waits for the other where the sums stand in the other bank, that is, where they change
+// banks from depth to depth. That is what ptxas makes of it if columns stay in order (keep_order) and it has twice as many registers as sums.
 #pragma once
 #include "foretile/device/epilogue/epilogue.h"
 #include "foretile/device/layout/ring.h"
@@ -40,12 +39,12 @@ template <Operation O, Configuration C> struct GemmRows {
   using Cursor = RingCursor<C.stages>;
   using Sums = float[C.thread_m][C.thread_n];
 
-  const GemmRowsArguments& args;
+  const GemmDecodeArguments& args;
   SmemAddress shared;
   u32 rank = 0;    // in its cluster: which slice of K
   i32 begin, end;  // its steps along K, the same in every tile
 
-  FORETILE_DEVICE explicit GemmRows(const GemmRowsArguments& arguments) : args(arguments), shared(shared_base()) {
+  FORETILE_DEVICE explicit GemmRows(const GemmDecodeArguments& arguments) : args(arguments), shared(shared_base()) {
     if constexpr (C.cluster_k > 1) rank = cluster_rank();
     begin = rows::first_step(args.k, i32(rank), C), end = rows::first_step(args.k, i32(rank) + 1, C);
   }
@@ -80,6 +79,7 @@ template <Operation O, Configuration C> struct GemmRows {
       if constexpr (C.cluster_k > 1) mbarrier_arrive_expect(partials(), u32(rows::partials_bytes(C, int(rank))));
     }
     if (warp == kWarps && lane_index() == 0) prefetch_tensor_map(args.b);
+    if (warp == kWarps + 1 && lane_index() == 0) prefetch_tensor_map(args.a);
     sync_block();
     if constexpr (C.cluster_k > 1) cluster_arrive();
 
@@ -88,111 +88,96 @@ template <Operation O, Configuration C> struct GemmRows {
       consume(warp);
     } else {
       if constexpr (rows::reallocates_registers(C)) register_release<rows::loader_registers()>();
-      if (warp > kWarps) load_tokens(warp - kWarps - 1);
-      else if (elect_one()) load_weights();
+      if (warp == kWarps && elect_one()) load_weights();
+      if (warp == kWarps + 1 && elect_one()) load_tokens();
       sync_warp();
       if constexpr (C.cluster_k > 1) cluster_wait();
       grid_dependency_wait();  // every thread of every block, also those that load nothing
     }
   }
 
-  // ---- weights --------------------------------------------------------------------------------------------
+  // ---- load -----------------------------------------------------------------------------------------------
   FORETILE_DEVICE void load_weights() {
     const L2Policy once = args.grid.tiles_m == 1 ? evict_first() : evict_normal();
-    const u32 bytes = u32(rows::expected_bytes(C, args.tile_columns));
     if (!args.weights_ready) grid_dependency_wait();
     Cursor ring;
     for (WorkIterator tiles = work(); !tiles.done(); tiles.advance()) {
       const TileCoordinate tile = tile_of(tiles.next);
-      for (i32 step = begin; step < end; ++step, ring.advance()) {
-        mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
-        mbarrier_arrive_expect(full(ring.stage), bytes);
-        FORETILE_UNROLL
-        for (int slab = 0; slab < kSlabs; ++slab) {
-          const SmemAddress destination = weights_stage(ring.stage) + u32(slab * rows::weight_slab_bytes(C));
-          tma_load(destination, args.b, {step * C.tile_k + slab * rows::kSlab, tile.n * args.tile_columns, args.b_batched ? tile.batch : 0}, full(ring.stage), once);
-        }
-      }
+      for (i32 step = begin; step < end; ++step, ring.advance())
+        load(args.b, weights_stage(ring.stage), rows::weight_slab_bytes(C), rows::weight_box_bytes(args.tile_columns), step, tile.n * args.tile_columns, args.b_batched ? tile.batch : 0, ring, once);
     }
   }
-
-  // ---- tokens ---------------------------------------------------------------------------------------------
-  // A warp takes rectangles of a few rows by a few chunks of four depths, a chunk a lane.
-  static constexpr int kRowsAtOnce = C.tile_m < 8 ? C.tile_m : 8, kChunksAtOnce = 32 / kRowsAtOnce, kChunks = C.tile_k / rows::kChunk;
-  static constexpr int kUnitsDown = C.tile_m / kRowsAtOnce, kUnitsAlong = (kChunks + kChunksAtOnce - 1) / kChunksAtOnce, kUnits = kUnitsDown * kUnitsAlong;
-
-  FORETILE_DEVICE void load_tokens(u32 turn) {  // of the stages every token_warps-th, always the same: a warp misses no phase of theirs
+  FORETILE_DEVICE void load_tokens() {
     const L2Policy again = evict_last();
-    const i32 row = i32(lane_index()) % kRowsAtOnce, chunk = i32(lane_index()) / kRowsAtOnce;
     grid_dependency_wait();
     Cursor ring;
     for (WorkIterator tiles = work(); !tiles.done(); tiles.advance()) {
       const TileCoordinate tile = tile_of(tiles.next);
-      const float* from[kUnitsDown];
-      FORETILE_UNROLL
-      for (int i = 0; i < kUnitsDown; ++i) {  // rows beyond the edge repeat the last one: what they give is not stored
-        const i32 wanted = tile.m * C.tile_m + i * kRowsAtOnce + row;
-        from[i] = static_cast<const float*>(args.a.data) + tile.batch * args.a.batch_stride + i64(wanted < args.m ? wanted : args.m - 1) * args.a.ld + chunk * rows::kChunk;
-      }
-      for (i32 step = begin; step < end; ++step, ring.advance()) {
-        if (ring.stage % rows::token_warps(C) != turn) continue;
-        f32x4 values[kUnits];
-        const i32 k = step * C.tile_k;
-        if (kChunks % kChunksAtOnce == 0 && k + C.tile_k <= args.k) {  // no branch between these loads: they are under way together
-          FORETILE_UNROLL
-          for (int i = 0; i < kUnits; ++i) values[i] = load_global(reinterpret_cast<const f32x4*>(from[i % kUnitsDown] + k) + i / kUnitsDown * kChunksAtOnce, again);
-        } else {
-          FORETILE_UNROLL
-          for (int i = 0; i < kUnits; ++i) {  // depths beyond K are zero
-            const i32 first = i / kUnitsDown * kChunksAtOnce, left = chunk + first < kChunks ? args.k - k - (chunk + first) * rows::kChunk : 0;
-            values[i] = four(from[i % kUnitsDown] + (k + first * rows::kChunk), left, again);
-          }
-        }
-        mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
-        FORETILE_UNROLL
-        for (int i = 0; i < kUnits; ++i) {
-          const i32 at = chunk + i / kUnitsDown * kChunksAtOnce;
-          const SmemAddress to = tokens_stage(ring.stage) + u32(at * rows::token_chunk_bytes(C) + 4 * (i % kUnitsDown * kRowsAtOnce + row));
-          if (at >= kChunks) continue;
-          const f32x4 v = counted<O.a>(values[i]);
-          store_shared(to, v.x);
-          store_shared(to + 4 * C.tile_m, v.y);
-          store_shared(to + 8 * C.tile_m, v.z);
-          store_shared(to + 12 * C.tile_m, v.w);
-        }
-        if (sync_warp(); lane_index() == 0) mbarrier_arrive(full(ring.stage));
-      }
+      for (i32 step = begin; step < end; ++step, ring.advance())
+        load(args.a, tokens_stage(ring.stage), rows::token_slab_bytes(C), rows::token_box_bytes(C), step, tile.m * C.tile_m, args.a_batched ? tile.batch : 0, ring, again);
     }
   }
-  // Four elements, zeros from `left` on.
-  static FORETILE_DEVICE f32x4 four(const float* from, i32 left, L2Policy policy) {
-    if (left >= 4) return load_global(reinterpret_cast<const f32x4*>(from), policy);
-    return {left > 0 ? load_global(from) : 0, left > 1 ? load_global(from + 1) : 0, left > 2 ? load_global(from + 2) : 0, 0};
+  // One operand's boxes of a stage, once it is free.
+  FORETILE_DEVICE void load(const TensorMap& map, SmemAddress to, int slab_bytes, int box_bytes, i32 step, i32 first, i32 batch, const Cursor& ring, L2Policy policy) const {
+    mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
+    mbarrier_arrive_expect(full(ring.stage), u32(box_bytes * kSlabs));
+    FORETILE_UNROLL
+    for (int slab = 0; slab < kSlabs; ++slab) tma_load(to + u32(slab * slab_bytes), map, {step * C.tile_k + slab * rows::kSlab, first, batch}, full(ring.stage), policy);
   }
 
   // ---- multiply -------------------------------------------------------------------------------------------
+  static constexpr int kMine = C.tile_k / rows::kChunk / C.split_k;  // chunks of a stage that are a group's
+
+  // Rows and columns of a lane's register tile, from its first ones.
+  static constexpr FORETILE_DEVICE u32 down(int i) { return u32(i * kDown); }
+  static constexpr FORETILE_DEVICE u32 across(int j) { return u32(j * kAcross); }
+
+  // Where a lane finds its first row and its first column of its group's first chunk in a stage, from step to step: registers that
+  // nothing computes anew.
+  struct Place {
+    Cursor ring;
+    SmemAddress tokens, weights;
+    FORETILE_DEVICE void follow() {  // the ring, one stage on
+      const i32 stages = ring.stage == 0 ? 1 - C.stages : 1;
+      tokens = tokens + u32(stages * rows::token_stage_bytes(C)), weights = weights + u32(stages * rows::weight_stage_bytes(C));
+    }
+  };
+  // Line l of a slab has its chunk c at place c ^ l % 8. Chunks of a group and rows of a lane differ in bits of their own.
+  FORETILE_DEVICE Place first_place(u32 group, u32 row, u32 column) const {
+    const auto at = [&](u32 line) { return line * rows::kTileRowBytes + (group ^ line) % 8 * 16; };
+    return {{}, tokens_stage(0) + group / 8 * u32(rows::token_slab_bytes(C)) + at(row), weights_stage(0) + group / 8 * u32(rows::weight_slab_bytes(C)) + at(column)};
+  }
+  // Four depths of chunk n of the group.
+  static FORETILE_DEVICE f32x4 piece(SmemAddress from, int n, u32 line, int slab_bytes) {
+    const SmemAddress permuted{from.value ^ (u32(n * C.split_k) ^ line) % 8 * 16};
+    return load_shared<f32x4>(permuted + u32(n * C.split_k / 8 * slab_bytes) + line * rows::kTileRowBytes);
+  }
+  static FORETILE_DEVICE f32x4 row(const Place& at, int n, int i) { return piece(at.tokens, n, down(i), rows::token_slab_bytes(C)); }
+  static FORETILE_DEVICE f32x4 column(const Place& at, int n, int j) { return piece(at.weights, n, across(j), rows::weight_slab_bytes(C)); }
+
+  // Four depths of this lane's rows, of the chunk that is multiplied and of the next one, by turns, and of its columns.
+  struct Operands {
+    f32x4 a[2][C.thread_m], b[C.thread_n];
+  };
+  static FORETILE_DEVICE float of(const f32x4& v, int depth) { return depth == 0 ? v.x : depth == 1 ? v.y : depth == 2 ? v.z : v.w; }
+
   FORETILE_DEVICE void consume(u32 warp) {
     if (args.tile_columns < C.tile_n) clear_unloaded_rows();
-    const u32 group = warp % C.split_k, first_column = warp / C.split_k * u32(rows::warp_columns(C)) + rows::lane_across(C, lane_index());
-    const u32 first_row = 4 * rows::lane_down(C, lane_index());
-    const Share mine{shared, group, first_row, first_column};
-    Cursor ring;
+    const u32 group = warp % C.split_k, first_row = rows::lane_down(C, lane_index());
+    const u32 first_column = warp / C.split_k * u32(rows::warp_columns(C)) + rows::lane_across(C, lane_index());
+    Place at = first_place(group, first_row, first_column);
     bool first = true;
     for (WorkIterator tiles = work(); !tiles.done(); tiles.advance()) {
       Sums acc = {};
-      Ahead ahead;
+      Operands x;
       if (begin < end) {
-        mbarrier_wait(full(ring.stage), ring.parity);
-        load_columns(ahead.b, mine.weights(ring.stage, 0));
-        load_rows(ahead.a[0], mine.tokens(ring.stage, 0));
+        mbarrier_wait(full(at.ring.stage), at.ring.parity);
+        FORETILE_UNROLL
+        for (int i = 0; i < C.thread_m; ++i) x.a[0][i] = row(at, 0, i);
+        FORETILE_UNROLL
+        for (int j = 0; j < C.thread_n; ++j) x.b[j] = column(at, 0, j);
       }
-      for (i32 step = begin; step < end; ++step) {
-        Cursor next = ring;
-        next.advance();
-        multiply(acc, ahead, mine, ring.stage, next, step + 1 < end);
-        if (sync_warp(); lane_index() == 0) mbarrier_arrive(empty(ring.stage));
-        ring = next;
-      }
+      for (i32 step = begin; step < end; ++step) multiply(acc, x, at, step + 1 < end);
       if (!first) named_barrier_sync(rows::kConsumersBarrier, kConsumers);  // the sums of the tile before have been read
       keep(acc, group, first_row, first_column);
       named_barrier_sync(rows::kConsumersBarrier, kConsumers);
@@ -214,71 +199,45 @@ template <Operation O, Configuration C> struct GemmRows {
     named_barrier_sync(rows::kConsumersBarrier, kConsumers);
   }
 
-  // Rows and columns of a lane's register tile, from its first ones.
-  static constexpr FORETILE_DEVICE u32 down(int i) { return u32(i / 4 * 4 * kDown + i % 4); }
-  static constexpr FORETILE_DEVICE u32 across(int j) { return u32(j * kAcross); }
-
-  // Where this lane finds its share of a stage: of chunk n of its group, counted from 0, the first row and the first column.
-  struct Share {
-    SmemAddress shared;
-    u32 group, first_row, first_column;
-    FORETILE_DEVICE SmemAddress tokens(u32 stage, int n) const {
-      return shared + u32(rows::tokens_offset(C)) + stage * u32(rows::token_stage_bytes(C)) + 4 * first_row + (group + u32(n * C.split_k)) * u32(rows::token_chunk_bytes(C));
-    }
-    // Line l of a slab has its chunk c at place c ^ l % 8; the groups' chunks differ in bits of their own.
-    FORETILE_DEVICE SmemAddress weights(u32 stage, int n) const {
-      const u32 slab = group / 8 + u32(n * C.split_k / 8), place = (group ^ first_column) % 8 ^ u32(n * C.split_k % 8);
-      return shared + stage * u32(rows::weight_stage_bytes(C)) + slab * u32(rows::weight_slab_bytes(C)) + first_column * rows::kTileRowBytes + place * 16;
-    }
-  };
-  // What has been loaded of the chunk that is multiplied next: its columns, four depths each, and the rows of its first depth.
-  struct Ahead {
-    f32x4 b[C.thread_n];
-    float a[2][C.thread_m];
-  };
-
-  // A stage, all loads a depth ahead of their multiplies: rows while the depth before is multiplied, a column as soon as it has been
-  // for the last time. So are those of the next stage's first chunk; where there is none this stage is loaded again, for nothing.
-  FORETILE_DEVICE void multiply(Sums& acc, Ahead& ahead, const Share& mine, u32 stage, const Cursor& next, bool more) const {
-    constexpr int kMine = C.tile_k / rows::kChunk / C.split_k;  // chunks of this group
+  // A stage. Rows are loaded a chunk ahead, a column as soon as it has been multiplied for the last time; behind the last chunk, for whose
+  // multiplies nothing of the stage is left to load, come those of the next stage, or, where there is none, of this one again, for nothing.
+  FORETILE_DEVICE void multiply(Sums& acc, Operands& x, Place& at, bool more) const {
+    const u32 stage = at.ring.stage;
     FORETILE_UNROLL
     for (int n = 0; n < kMine; ++n) {
       const bool last = n + 1 == kMine;
-      const u32 from = last && more ? next.stage : stage;
-      const int then = last ? 0 : n + 1;
-      if (last && more) mbarrier_wait(full(next.stage), next.parity);  // early: multiplies move before a wait, loads do not
+      if (last && more) {
+        mbarrier_wait(full(at.ring.stage), at.ring.parity);
+        release(stage);
+        at.follow();
+      }
       FORETILE_UNROLL
       for (int depth = 0; depth < rows::kChunk; ++depth) {
-        const bool turns = depth + 1 == rows::kChunk;
-        load_rows(ahead.a[(depth + 1) % 2], turns ? mine.tokens(from, then) : mine.tokens(stage, n) + u32((depth + 1) * 4 * C.tile_m));
+        if (n + 2 == kMine && depth == 2) at.ring.advance();  // early: what it takes hides between multiplies
+        FORETILE_UNROLL
+        for (int i = depth * C.thread_m / rows::kChunk; i < (depth + 1) * C.thread_m / rows::kChunk; ++i)
+          x.a[(n + 1) % 2][i] = row(at, last ? 0 : n + 1, i);
+        float left[C.thread_m];
+        FORETILE_UNROLL
+        for (int i = 0; i < C.thread_m; ++i) left[i] = counted<O.a>(of(x.a[n % 2][i], depth));
         FORETILE_UNROLL
         for (int j = 0; j < C.thread_n; ++j) {
-          const f32x4& column = ahead.b[j];
-          const float right = counted<O.b>(depth == 0 ? column.x : depth == 1 ? column.y : depth == 2 ? column.z : column.w);
+          keep_order(u32(args.m));
+          const float right = counted<O.b>(of(x.b[j], depth));
           FORETILE_UNROLL
           for (int m = 0; m < C.thread_m; ++m) {
             const int i = j % 2 ? C.thread_m - 1 - m : m;
-            acc[i][j] = multiply_add(ahead.a[depth % 2][i], right, acc[i][j]);
+            acc[i][j] = multiply_add(left[i], right, acc[i][j]);
           }
-          if (turns) ahead.b[j] = load_shared<f32x4>(mine.weights(from, then) + across(j) * rows::kTileRowBytes);
+          if (depth + 1 == rows::kChunk) x.b[j] = column(at, last ? 0 : n + 1, j);
         }
       }
     }
+    if (!more) release(stage), at.follow();
   }
-  static FORETILE_DEVICE void load_columns(f32x4 (&b)[C.thread_n], SmemAddress from) {
-    FORETILE_UNROLL
-    for (int j = 0; j < C.thread_n; ++j) b[j] = load_shared<f32x4>(from + across(j) * rows::kTileRowBytes);
-  }
-  static FORETILE_DEVICE void load_rows(float (&a)[C.thread_m], SmemAddress from) {
-    if constexpr (C.thread_m == 1) {
-      a[0] = load_shared<float>(from);
-    } else {
-      FORETILE_UNROLL
-      for (int i = 0; i < C.thread_m; i += 4) {
-        const f32x4 v = load_shared<f32x4>(from + 4 * down(i));
-        a[i] = v.x, a[i + 1] = v.y, a[i + 2] = v.z, a[i + 3] = v.w;
-      }
-    }
+  FORETILE_DEVICE void release(u32 stage) const {
+    sync_warp();
+    if (elect_one()) mbarrier_arrive(empty(stage));
   }
 
   // ---- finish ---------------------------------------------------------------------------------------------
@@ -340,7 +299,7 @@ template <Operation O, Configuration C> struct GemmRows {
   }
 };
 
-template <Operation O, Configuration C> FORETILE_DEVICE void gemm_rows(const GemmRowsArguments& arguments) {
+template <Operation O, Configuration C> FORETILE_DEVICE void gemm_rows(const GemmDecodeArguments& arguments) {
   GemmRows<O, C>(arguments).run();
 }
 

@@ -18,10 +18,8 @@ constexpr int lanes_across(const Configuration& c) { return 32 / lanes_down(c); 
 constexpr int warp_columns(const Configuration& c) { return lanes_across(c) * c.thread_n; }
 constexpr int warps_across(const Configuration& c) { return c.tile_n / warp_columns(c); }
 constexpr int consumer_warps(const Configuration& c) { return warps_across(c) * c.split_k; }
-// They take stages by turns: each has the time of three stages, or of one of half the multiplying warps, for the way from L2.
-constexpr int token_warps(const Configuration& c) { return consumer_warps(c) > 4 ? 3 : 1; }
 constexpr int consumer_threads(const Configuration& c) { return 32 * consumer_warps(c); }
-constexpr int threads(const Configuration& c) { return consumer_threads(c) + 32 * (1 + token_warps(c)); }
+constexpr int threads(const Configuration& c) { return consumer_threads(c) + 128; }  // and a warpgroup of loaders, two warps of which have work
 
 // A lane's place in that rectangle. Neighbours in bit 1 ask for the same words of B, others for the same of A: a 16-byte load of
 // a warp then takes two wavefronts instead of four (model/access.h).
@@ -33,13 +31,11 @@ constexpr u32 lane_across(const Configuration& c, u32 lane) {
 }
 
 // ---- shared memory: [ring of weights][ring of tokens][sums][partial sums of the cluster][barriers] ---------------------
-// Weights stand as TMA brings them: slabs of tile_n lines, 16-byte pieces permuted.
+// Both operands stand as TMA brings them: slabs of a line a row, its 16-byte pieces permuted.
 constexpr int weight_slab_bytes(const Configuration& c) { return c.tile_n * kTileRowBytes; }
 constexpr int weight_stage_bytes(const Configuration& c) { return weight_slab_bytes(c) * c.tile_k / kSlab; }
-// Tokens stand turned, rows of one depth side by side, so that what a multiply takes of A lies in registers of alternating
-// banks, whatever the depth. The pad after each chunk puts what a turning store touches into different banks.
-constexpr int token_chunk_bytes(const Configuration& c) { return 4 * kChunk * c.tile_m + (c.tile_m == 1 ? 0 : c.tile_m == 4 ? 16 : 32); }
-constexpr int token_stage_bytes(const Configuration& c) { return c.tile_k / kChunk * token_chunk_bytes(c); }
+constexpr int token_slab_bytes(const Configuration& c) { return int(round_up(c.tile_m, 8)) * kTileRowBytes; }  // the pieces' order has a period of 8 lines
+constexpr int token_stage_bytes(const Configuration& c) { return token_slab_bytes(c) * c.tile_k / kSlab; }
 constexpr int stage_bytes(const Configuration& c) { return weight_stage_bytes(c) + token_stage_bytes(c); }
 constexpr int tokens_offset(const Configuration& c) { return c.stages * weight_stage_bytes(c); }
 constexpr int ring_bytes(const Configuration& c) { return c.stages * stage_bytes(c); }
@@ -49,7 +45,7 @@ constexpr int sum_pitch(const Configuration& c) { return int(round_up(c.tile_n, 
 constexpr int sum_bytes(const Configuration& c) { return 4 * c.tile_m * sum_pitch(c); }
 // Lanes that stand below each other store into different banks: a row's pieces of lanes_across columns are permuted.
 constexpr u32 sum_place(const Configuration& c, u32 row, u32 column) {
-  return row * u32(sum_pitch(c)) + (column ^ u32(lanes_across(c)) * (row / 4 % u32(lanes_down(c))));
+  return row * u32(sum_pitch(c)) + (column ^ u32(lanes_across(c)) * (row % u32(lanes_down(c))));
 }
 constexpr int sums_offset(const Configuration& c) { return ring_bytes(c); }
 
@@ -70,26 +66,29 @@ constexpr int partials_barrier(const Configuration& c) { return 8 * (2 * c.stage
 constexpr int shared_bytes(const Configuration& c) { return barrier_offset(c) + 8 * (2 * c.stages + (c.cluster_k > 1 ? 1 : 0)); }
 
 // ---- arrivals ---------------------------------------------------------------------------------------------
-constexpr int full_arrivals() { return 2; }  // the weights' arrive-and-expect, their bytes following by TMA; the token warp
+constexpr int full_arrivals() { return 2; }  // weights and tokens, an arrive-and-expect each, the bytes following by TMA
 constexpr int empty_arrivals(const Configuration& c) { return consumer_warps(c); }
 constexpr int partials_arrivals() { return 1; }  // this block's own arrive-and-expect; the bytes come from it and its peers
 constexpr int partials_bytes(const Configuration& c, int rank) { return c.cluster_k * share_runs(c, rank) * kRun * 4; }
 constexpr int kConsumersBarrier = 1;             // named barrier of the consumers; 0 is the block's own
 
 // Blocks an SM, by shared memory (228 KiB, less 1 KiB a block that the system takes) and by the registers that a thread needs:
-// sums, four depths of weights and one of tokens, twice, and what addresses take. Each of four schedulers has 512 for a lane.
-constexpr int registers_wanted(const Configuration& c) { return int(round_up(c.thread_m * c.thread_n + 4 * c.thread_n + 2 * c.thread_m + 32, 8)); }
+// sums, four depths of weights, twice four of tokens, and what addresses take. Each of four schedulers has 512 for a lane.
+constexpr int registers_wanted(const Configuration& c) { return int(round_up(c.thread_m * c.thread_n + 4 * c.thread_n + 8 * c.thread_m + 32, 8)); }
 constexpr int resident_blocks(const Configuration& c) {
   const int warps_of_scheduler = int(ceil_div(2 * threads(c) / 32, 4));
   return shared_bytes(c) <= (228 - 2) * 1024 / 2 && warps_of_scheduler * registers_wanted(c) <= 512 ? 2 : 1;
 }
 
-// Large register tiles take registers from the warps that load: what the compiler holds more spares multiplies a second read of
-// a register bank (1.36 to 1.30 clocks a multiply of 8 x 8, by the machine code). A warpgroup gives or takes them as one.
-constexpr bool reallocates_registers(const Configuration& c) { return c.thread_m * c.thread_n >= 64 && consumer_warps(c) == 8; }
+// A large block alone on its SM gives its multiplying warps all registers there are, a warpgroup as one: sums that change places from depth to depth
+// (gemm_rows.cuh) want twice as many.
+constexpr bool reallocates_registers(const Configuration& c) { return resident_blocks(c) == 1 && consumer_warps(c) > 4 && consumer_warps(c) % 4 == 0; }
 constexpr int launch_registers(const Configuration& c) { return 65536 / threads(c) / 8 * 8; }
-constexpr int loader_registers() { return 104; }
-constexpr int consumer_registers(const Configuration& c) { return (3 * launch_registers(c) - loader_registers()) / 2 / 8 * 8; }
+constexpr int loader_registers() { return 24; }
+constexpr int consumer_registers(const Configuration& c) {
+  const int warpgroups = consumer_warps(c) / 4;
+  return int(min_of(240, (launch_registers(c) * (warpgroups + 1) - loader_registers()) / warpgroups / 8 * 8));
+}
 
 // ---- balance ------------------------------------------------------------------------------------------------
 // A tile may take fewer rows of B than it has slots, half of them at least: every SM shall read the same number of them, in as many
@@ -113,7 +112,8 @@ constexpr Balance balance(const Configuration& c, const Problem& p, int sms) {
 }
 
 // ---- tensor-map boxes ---------------------------------------------------------------------------------------
-constexpr int expected_bytes(const Configuration& c, int columns) { return columns * kTileRowBytes * c.tile_k / kSlab; }
+constexpr int weight_box_bytes(int columns) { return columns * kTileRowBytes; }
+constexpr int token_box_bytes(const Configuration& c) { return c.tile_m * kTileRowBytes; }
 
 // Steps along K of the block with this rank in its cluster: [first_step(rank), first_step(rank + 1)).
 constexpr i32 first_step(i32 k, i32 rank, const Configuration& c) { return ffma::first_step(k, rank, c); }

@@ -167,6 +167,9 @@ FORETILE_VOCABULARY void grid_dependency_launch(Site site = Site::here());   // 
 // Says of registers (a variable, an array) that nothing has set them yet. On the GPU it is nothing; on the host they become
 // NaN, so that a kernel that uses one shows it.
 template <class T> FORETILE_DEVICE void unset(T& registers);
+// Arithmetic in front of it stays in front of arithmetic behind it: ptxas reorders hundreds of independent multiplies at will, and its
+// choice of registers depends on their order. The value, which must not be 0, is not to be known when compiling; no instruction is left.
+FORETILE_VOCABULARY void keep_order(u32 not_zero);
 
 // ---- arithmetic that the two sides must agree on ---------------------------------------------------------
 FORETILE_VOCABULARY float multiply_add(float a, float b, float c);  // fused: one rounding

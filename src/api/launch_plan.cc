@@ -152,12 +152,8 @@ Status LaunchPlan::make(const Driver& driver, const CallContext& context, const 
     GemmSm90Arguments arguments = sm90_arguments(o, c, checked.problem, checked.operands, shape, encode);
     arguments.weights_ready = weights_ready;
     fresh->arguments_ = arguments;
-  } else if (c.family == Family::decode) {
+  } else if (c.family == Family::decode || c.family == Family::rows) {
     GemmDecodeArguments arguments = decode_arguments(o, c, checked.problem, checked.operands, sms, encode);
-    arguments.weights_ready = weights_ready;
-    fresh->arguments_ = arguments;
-  } else if (c.family == Family::rows) {
-    GemmRowsArguments arguments = rows_arguments(o, c, checked.problem, checked.operands, sms, encode);
     arguments.weights_ready = weights_ready;
     fresh->arguments_ = arguments;
   } else {
@@ -179,8 +175,7 @@ template <class Arguments> Status LaunchPlan::fill_maps(const Driver& driver, co
       return result;
     };
     cuda::Result result = move(maps.b, known.b, call.b.data);
-    if constexpr (requires { maps.a.data; }) maps.a.data = call.a.data;
-    else if (result == cuda::kSuccess) result = move(maps.a, known.a, call.a.data);
+    if (result == cuda::kSuccess) result = move(maps.a, known.a, call.a.data);
     if constexpr (requires { maps.d; })
       if (result == cuda::kSuccess && sm90::stores_by_tma(checked_.operation)) result = move(maps.d, known.d, call.d.data);
     return result;
@@ -222,10 +217,8 @@ Status LaunchPlan::launch(const Driver& driver, const Matmul& call) {
   };
   if (configuration_.family == Family::sm90) {
     if (Status s = launch_by_tma(GemmSm90Arguments{}); !s) return s;
-  } else if (configuration_.family == Family::decode) {
+  } else if (configuration_.family == Family::decode || configuration_.family == Family::rows) {
     if (Status s = launch_by_tma(GemmDecodeArguments{}); !s) return s;
-  } else if (configuration_.family == Family::rows) {
-    if (Status s = launch_by_tma(GemmRowsArguments{}); !s) return s;
   } else {
     GemmSimtArguments arguments = std::get<GemmSimtArguments>(arguments_);
     const bool reads_ab = checked_.problem.k > 0;

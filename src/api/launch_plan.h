@@ -45,7 +45,7 @@ class LaunchPlan {
   const LoadedKernel* kernel_ = nullptr;
   cuda::LaunchConfig config_{};
   cuda::LaunchAttribute attributes_[2]{};
-  using AnyArguments = std::variant<GemmSimtArguments, GemmSm90Arguments, GemmDecodeArguments, GemmRowsArguments>;
+  using AnyArguments = std::variant<GemmSimtArguments, GemmSm90Arguments, GemmDecodeArguments>;
   AnyArguments arguments_;
 
   // The tensor maps of the latest call, and for which addresses they hold. Guarded by a flag that nobody waits for: who finds it

@@ -314,9 +314,9 @@ class Explanation : private Page {
     const int warps = x_.blocks_on_sm * rows::consumer_warps(c_);
     line("\nOne step of {} along K of the {} on one SM, in SM clocks; {} multiply.", c_.tile_k, counted(x_.blocks_on_sm, "block"), counted(i64(warps), "warp"));
     line("  FP32 cores, {} a thread: {} x {} x 64 / {} = {}.", counted(i64(w.multiplies), "multiply-add"), warps, number(w.multiplies), cite("sm.fp32_rate"), number(x_.step_math));
-    line("  Issue and registers: of a warp its multiply-adds, {:.3f} clk of the register file each, {} of A and {} of B from shared memory, and the loop: {} x {:.3f} + ({} + {}) x {} + {} = {}. Of all, and A's rows of 32 depths, which nothing hides: {} x {} / {} + {} x {} x {} / 32 x {} = {}.", w.multiply_clocks,
+    line("  Issue and registers: of a warp its multiply-adds, {:.3f} clk of the register file each, {} of A and {} of B from shared memory, and the loop: {} x {:.3f} + ({} + {}) x {} + {} = {}. Of all: {} x {} / {} = {}.", w.multiply_clocks,
          counted(number(w.row_loads), "load"), counted(number(w.column_loads), "load"), number(w.multiplies), w.multiply_clocks, number(w.row_loads), number(w.column_loads), number(kRowsLoadClocks), number(kRowsStepInstructions), number(w.clocks), warps, number(w.clocks),
-         cite("sm.schedulers"), x_.blocks_on_sm, c_.tile_m, c_.tile_k, number(kRowsTokenClocks), number(x_.step_issue));
+         cite("sm.schedulers"), number(x_.step_issue));
     line("  Shared memory, wavefronts of a warp, and what is written: {} x {} x 32 / {} + {} x ({} + {}) x {} x 4 B / {} B/clk = {}.", warps, number(w.wavefronts), cite("sm.lsu_lanes"), x_.blocks_on_sm, x_.tile_columns, c_.tile_m, c_.tile_k,
          cite("sm.shared_bytes_per_clock"), number(x_.step_shared));
     line("  L2, by the SM's port: {} x ({} + {} / {}) x {} x 4 B / {} B/clk = {}.", x_.blocks_on_sm, x_.tile_columns, p_.m, x_.grid.tiles_m, c_.tile_k, cite("l2.port_bytes_per_clock"), number(x_.step_l2));
@@ -550,7 +550,7 @@ std::string path_text(const Machine& machine, const Operation& o, const Configur
     return fmt::format("decode: weights stream through a ring by TMA, wgmma multiplies{}; D is written by threads.",
                        c.split_k > 1 ? fmt::format(", K is split over {} blocks of a cluster", c.split_k) : "");
   if (c.family == Family::rows)
-    return fmt::format("rows: weights stream through a ring by TMA, tokens beside them turned by a warp, FFMA{}; K is shared out over {} of warps{}.", cut, counted(c.split_k, "group"),
+    return fmt::format("rows: weights stream through a ring by TMA, tokens beside them, FFMA{}; K is shared out over {} of warps{}.", cut, counted(c.split_k, "group"),
                        c.cluster_k > 1 ? fmt::format(" of each of {} blocks of a cluster", c.cluster_k) : "");
   if (c.family == Family::gemv) return fmt::format("gemv: {} of B a block stream past {} of A, K shared out over {}, FFMA{}.", counted(c.tile_n, "row"), counted(c.tile_m, "row"), counted(c.split_k, "warp"), cut);
   if (c.family == Family::ffma)

@@ -102,7 +102,7 @@ Registers registers_of(const Operation& o, const Configuration& c) {
 
   // As many as the launch bounds leave: the compiler holds operands ahead as far as it can.
   if (c.family == Family::gemv) return {gemv::registers_wanted(c), 0, true};
-  if (c.family == Family::rows) return {rows::registers_wanted(c), 0, true};
+  if (c.family == Family::rows) return {rows::reallocates_registers(c) ? rows::launch_registers(c) : rows::registers_wanted(c), 0, true};
   if (c.family == Family::ffma) return {ffma::registers_wanted(c) / 8 * 8, 0, true};
 
   // Accumulators, one row and one column of operands, the next step's loads in flight, and 64 for addressing and what

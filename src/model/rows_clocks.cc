@@ -8,7 +8,7 @@
 
 namespace foretile {
 
-// The constants (anatomy.h, kRows...) were fitted to 389 times of 21 configurations at M = 1, 8, 16 and 32 on one H200, 2026-11-30:
+// The constants (anatomy.h, kRows...) were fitted to 381 times of 31 configurations at M = 1, 8, 16 and 32 on one H200, 2026-11-30:
 // bench/results/rows_fp32_h200.csv.
 
 RowsWarp rows_warp(const Machine& machine, const Configuration& c) {
@@ -16,10 +16,10 @@ RowsWarp rows_warp(const Machine& machine, const Configuration& c) {
   const double chunks = double(c.tile_k) / rows::kChunk / c.split_k, depths = chunks * rows::kChunk;
   w.multiplies = depths * c.thread_m * c.thread_n;
   w.multiply_clocks = std::max(kRowsMultiplyClocks, 64.0 * machine.schedulers / machine.fp32_rate);
-  w.row_loads = depths * std::max(1, c.thread_m / 4);
+  w.row_loads = chunks * c.thread_m;
   w.column_loads = chunks * c.thread_n;
   // Lanes that agree in pairs take two wavefronts a 16-byte load, others four (model/access.h).
-  w.wavefronts = w.row_loads * (c.thread_m == 1 ? 1 : 2) + w.column_loads * (rows::lanes_down(c) == 1 ? 4 : 2);
+  w.wavefronts = w.row_loads * 2 + w.column_loads * (rows::lanes_down(c) == 1 ? 4 : 2);
   w.clocks = w.multiplies * w.multiply_clocks + (w.row_loads + w.column_loads) * kRowsLoadClocks + kRowsStepInstructions;
   return w;
 }
@@ -32,8 +32,8 @@ void rows_clocks(const Machine& machine, const Operation& o, const Configuration
   x.steps = ceil_div(ceil_div(p.k, i64(c.tile_k)), i64(c.cluster_k));  // of one block
   const double line = 4.0 * c.tile_k, height = double(p.m) / double(x.grid.tiles_m);
   x.step_math = warps * w.multiplies * 64 / machine.fp32_rate;
-  x.step_issue = warps * w.clocks / machine.schedulers + blocks * double(c.tile_m) * c.tile_k / 32 * kRowsTokenClocks;
-  // Besides what is read, what TMA and the token warps write.
+  x.step_issue = warps * w.clocks / machine.schedulers;
+  // Besides what is read, what TMA writes.
   x.step_shared = warps * w.wavefronts * 32 / machine.lsu_lanes + blocks * (x.tile_columns + c.tile_m) * line / machine.shared_bytes_per_clock;
   x.step_l2 = blocks * (x.tile_columns + height) * line / machine.l2_port_bytes_per_clock;
   x.step_latency = kRowsLatencyClocks / c.stages;

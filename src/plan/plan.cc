@@ -135,10 +135,11 @@ GemmSm90Arguments sm90_arguments(const Operation& o, const Configuration& c, con
 }
 
 DecodeTensorMaps decode_tensor_maps(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int tile_columns) {
-  const u32 inner = u32(decode::slab_elements(o));
+  const bool rows = c.family == Family::rows;
+  const u32 inner = u32(rows ? rows::kSlab : decode::slab_elements(o));
   DecodeTensorMaps maps;
-  maps.a = matrix_map(x.a, o.a, p.k, p.m, p.batch, inner, u32(decode::token_box_rows(c)), Swizzle::bytes128);
-  maps.b = matrix_map(x.b, o.b, p.k, p.n, p.batch, inner, u32(decode::weight_box_rows(o, tile_columns)), Swizzle::bytes128);
+  maps.a = matrix_map(x.a, o.a, p.k, p.m, p.batch, inner, u32(rows ? c.tile_m : decode::token_box_rows(c)), Swizzle::bytes128);
+  maps.b = matrix_map(x.b, o.b, p.k, p.n, p.batch, inner, u32(rows ? tile_columns : decode::weight_box_rows(o, tile_columns)), Swizzle::bytes128);
   // Promotion to 256 bytes costs a tenth of the bandwidth (docs/performance.md): both boxes of a line ask for all of it.
   maps.a.l2_promotion = maps.b.l2_promotion = 0;
   return maps;
@@ -146,30 +147,12 @@ DecodeTensorMaps decode_tensor_maps(const Operation& o, const Configuration& c, 
 
 GemmDecodeArguments decode_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode) {
   GemmDecodeArguments args{};
-  args.tile_columns = decode::balance(o, c, p, sms).columns;
+  args.tile_columns = c.family == Family::rows ? rows::balance(c, p, sms).columns : decode::balance(o, c, p, sms).columns;
   const DecodeTensorMaps maps = decode_tensor_maps(o, c, p, x, args.tile_columns);
   args.a = encode(maps.a);
   args.b = encode(maps.b);
   args.m = i32(p.m), args.n = i32(p.n), args.k = i32(p.k);
   args.a_batched = x.a.batch_stride != 0, args.b_batched = x.b.batch_stride != 0;
-  args.grid = decode_grid(c, p, args.tile_columns);
-  args.epilogue = x.epilogue;
-  return args;
-}
-
-TensorMapSpec rows_tensor_map(const Operation& o, const Problem& p, const Operands& x, int tile_columns) {
-  TensorMapSpec map = matrix_map(x.b, o.b, p.k, p.n, p.batch, u32(rows::kSlab), u32(tile_columns), Swizzle::bytes128);
-  map.l2_promotion = 0;  // as for decode
-  return map;
-}
-
-GemmRowsArguments rows_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode) {
-  GemmRowsArguments args{};
-  args.tile_columns = rows::balance(c, p, sms).columns;
-  args.b = encode(rows_tensor_map(o, p, x, args.tile_columns));
-  args.a = x.a;
-  args.m = i32(p.m), args.n = i32(p.n), args.k = i32(p.k);
-  args.b_batched = x.b.batch_stride != 0;
   args.grid = decode_grid(c, p, args.tile_columns);
   args.epilogue = x.epilogue;
   return args;

@@ -32,13 +32,10 @@ GemmSimtArguments simt_arguments(const Configuration& c, const Problem& p, const
 GemmSm90Arguments sm90_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x,
                                  const LaunchShape& shape, const EncodeTensorMap& encode);
 
+// Of decode and rows.
 struct DecodeTensorMaps { TensorMapSpec a, b; };
 DecodeTensorMaps decode_tensor_maps(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int tile_columns);
 // The maps a and b of the result are encoded by `encode`. `sms` as for launch_shape.
 GemmDecodeArguments decode_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode);
-
-TensorMapSpec rows_tensor_map(const Operation& o, const Problem& p, const Operands& x, int tile_columns);  // of B
-// The map of B is encoded by `encode`. `sms` as for launch_shape.
-GemmRowsArguments rows_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode);
 
 }  // namespace foretile

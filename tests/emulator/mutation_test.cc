@@ -49,7 +49,7 @@ const Subject kSubjects[] = {
     {"ffma_cluster", catalogue::product(DType::fp32, DType::fp32), catalogue::ffma(32, 64, 32, 8, 8, 4, 2), {.m = 40, .n = 68, .k = 100}, 2},
     {"ffma_epilogue", catalogue::full(DType::fp32, DType::fp32, Activation::relu), catalogue::ffma(64, 64, 8, 16, 8), {.m = 70, .n = 300, .k = 24}, 1},
     {"rows", catalogue::product(DType::fp32, DType::fp32), catalogue::rows(8, 64, 32, 4, 4, 3, 2), {.m = 12, .n = 200, .k = 60}, 1},
-    {"rows_cluster", catalogue::full(DType::fp32, DType::fp32, Activation::relu), catalogue::rows(16, 64, 32, 4, 8, 3, 8, 2), {.m = 12, .n = 100, .k = 612}, 2},
+    {"rows_cluster", catalogue::full(DType::fp32, DType::fp32, Activation::relu), catalogue::rows(16, 64, 64, 4, 8, 3, 8, 2), {.m = 12, .n = 100, .k = 1212}, 2},
     {"gemv", catalogue::product(DType::fp32, DType::fp32), catalogue::gemv(8, 4, 8), {.m = 5, .n = 12, .k = 700}, 1},
 };
 

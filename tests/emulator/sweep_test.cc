@@ -52,8 +52,8 @@ constexpr Configuration kMore[] = {
     catalogue::ffma(16, 96, 16, 4, 12, 2, 3),
     catalogue::ffma(64, 224, 8, 4, 28),
     catalogue::rows(4, 64, 32, 4, 2, 3, 2),
-    catalogue::rows(8, 128, 64, 4, 8, 3, 16),
-    catalogue::rows(32, 48, 96, 8, 6, 2, 8, 3),
+    catalogue::rows(8, 128, 128, 4, 8, 2, 16),
+    catalogue::rows(32, 48, 96, 8, 6, 2, 4, 3),
 };
 
 std::vector<Kernel> all_kernels() {

@@ -114,7 +114,7 @@ TEST(Forecast, Fp32TilesThatAreRefused) {
   for (const auto& [c, why] : {std::pair{catalogue::rows(8, 64, 64, 4, 4, 1, 8), "at least two stages"}, {catalogue::rows(12, 64, 64, 12, 2, 4, 8), "1, 4 or a multiple of 8 rows"},
                                {catalogue::rows(8, 64, 64, 1, 4, 4, 8), "register tiles must have a multiple of 4 rows"}, {catalogue::rows(32, 64, 64, 4, 8, 4, 8), "one, two or four register tiles"},
                                {catalogue::rows(8, 72, 64, 4, 4, 4, 8), "multiple of a warp's"}, {catalogue::rows(8, 64, 40, 4, 4, 4, 2), "32, 64, 96 or 128 elements deep"},
-                               {catalogue::rows(8, 64, 64, 4, 4, 4, 3), "groups of warps"}, {catalogue::rows(8, 256, 64, 4, 4, 3, 8), "at most 16 warps"},
+                               {catalogue::rows(8, 64, 64, 4, 4, 4, 3), "groups of warps"}, {catalogue::rows(8, 64, 32, 4, 4, 4, 8), "in pairs"}, {catalogue::rows(32, 128, 64, 16, 8, 3, 4), "64 values"}, {catalogue::rows(8, 256, 64, 4, 4, 3, 8), "at most 16 warps"},
                                {catalogue::rows(8, 64, 64, 4, 4, 4, 8, 9), "one to eight blocks of a cluster"}, {catalogue::rows(32, 64, 64, 8, 8, 9, 8), "227 KiB"}})
     EXPECT_THAT(reason(kAlignedFp32, c), HasSubstr(why)) << text_of(c);
   EXPECT_THAT(reason(catalogue::unaligned(kAlignedFp32), catalogue::rows(8, 64, 64, 4, 4, 4, 8)), HasSubstr("multiple of 16 bytes"));

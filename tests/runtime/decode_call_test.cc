@@ -133,22 +133,24 @@ TEST_F(DecodeCalls, WhatNoKernelGatesIsRefusedInWords) {
   refused(call, Code::unsupported, {"sm90:128x128x64", "gates halves"});
 }
 
-// fp32 at few rows takes the rows kernel: a map of B, and every one of its launches has the call's own addresses.
+// fp32 at few rows takes the rows kernel: maps of both operands, and every one of its launches has the call's own addresses.
 TEST_F(DecodeCalls, FewRowsInFp32) {
   Matmul call = product(8, 2112, 7168);
   call.a.dtype = call.b.dtype = call.d.dtype = DType::fp32;
   call.dependent = call.weights_ready = true;
   const fake::Launch l = launch_of(call);
   ASSERT_NE(l.image.find("gemm_rows"), std::string::npos);
-  EXPECT_EQ(l.rows.weights_ready, 1);
-  EXPECT_EQ(l.rows.a.data, call.a.data);
-  EXPECT_EQ(map_of(l.rows.b).box[1], u32(l.rows.tile_columns));
-  EXPECT_EQ(map_of(l.rows.b).extent[1], 2112u);
+  EXPECT_EQ(l.decode.weights_ready, 1);
+  EXPECT_EQ(map_of(l.decode.a).address, reinterpret_cast<unsigned long long>(call.a.data));
+  EXPECT_EQ(map_of(l.decode.a).box[1], 8u);
+  EXPECT_EQ(map_of(l.decode.a).extent[1], 8u);
+  EXPECT_EQ(map_of(l.decode.b).box[1], u32(l.decode.tile_columns));
+  EXPECT_EQ(map_of(l.decode.b).extent[1], 2112u);
   Matmul again = call;
   again.a.data = address(9), again.b.data = address(10);
   const fake::Launch second = launch_of(again);
-  EXPECT_EQ(second.rows.a.data, again.a.data);
-  EXPECT_EQ(map_of(second.rows.b).address, reinterpret_cast<unsigned long long>(again.b.data));
+  EXPECT_EQ(map_of(second.decode.a).address, reinterpret_cast<unsigned long long>(again.a.data));
+  EXPECT_EQ(map_of(second.decode.b).address, reinterpret_cast<unsigned long long>(again.b.data));
   call.a.data = static_cast<char*>(const_cast<void*>(call.a.data)) + 4;
   EXPECT_EQ(launch_of(call).image.find("gemm_rows"), std::string::npos) << "not on 16 bytes";
 }

@@ -29,7 +29,7 @@ template <Operation O, Configuration C> void kernel_body(const void* arguments) 
   else if constexpr (C.family == Family::decode) gemm_decode<O, C>(*static_cast<const GemmDecodeArguments*>(arguments));
   else if constexpr (C.family == Family::ffma) gemm_ffma<O, C>(*static_cast<const GemmSimtArguments*>(arguments));
   else if constexpr (C.family == Family::gemv) gemm_gemv<O, C>(*static_cast<const GemmSimtArguments*>(arguments));
-  else if constexpr (C.family == Family::rows) gemm_rows<O, C>(*static_cast<const GemmRowsArguments*>(arguments));
+  else if constexpr (C.family == Family::rows) gemm_rows<O, C>(*static_cast<const GemmDecodeArguments*>(arguments));
   else gemm_simt<O, C>(*static_cast<const GemmSimtArguments*>(arguments));
 }
 

@@ -95,7 +95,6 @@ struct Prepared {
   Launch launch;
   GemmSm90Arguments sm90;
   GemmDecodeArguments decode;
-  GemmRowsArguments rows;
   GemmSimtArguments simt;
 };
 
@@ -135,10 +134,10 @@ std::unique_ptr<Prepared> prepare(const GemmRun& run) {
   } else if (c.family == Family::rows) {
     launch.name_shared = [c](u32 offset) { return name_rows_shared(c, offset); };
     const u32 consumers = u32(rows::consumer_warps(c));
-    launch.name_role = [consumers](u32 warp) { return warp < consumers ? fmt::format("consumer {}", warp) : warp == consumers ? std::string("weights") : fmt::format("tokens {}", warp - consumers - 1); };
-    made->rows = rows_arguments(o, c, p, run.operands, run.sms, encode_tensor_map);
-    made->rows.weights_ready = run.weights_ready;
-    launch.body = [body, arguments = &made->rows] { body(arguments); };
+    launch.name_role = [consumers](u32 warp) { return warp < consumers ? fmt::format("consumer {}", warp) : warp == consumers ? "weights" : warp == consumers + 1 ? "tokens" : "idle"; };
+    made->decode = decode_arguments(o, c, p, run.operands, run.sms, encode_tensor_map);
+    made->decode.weights_ready = run.weights_ready;
+    launch.body = [body, arguments = &made->decode] { body(arguments); };
   } else {
     launch.name_shared = [c](u32 offset) { return name_simt_shared(c, offset); };
     made->simt = simt_arguments(c, p, run.operands, launch.shape);

@@ -163,13 +163,10 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* f, void** parameters,
   l.shared = config->shared, l.cluster = cluster, l.programmatic = programmatic, l.stream = config->stream, l.context = here, l.image = f->module->image;
   if (l.image.find("gemm_sm90") != std::string::npos) {
     l.sm90 = *static_cast<const foretile::GemmSm90Arguments*>(parameters[0]);
-  } else if (l.image.find("gemm_decode") != std::string::npos) {
+  } else if (l.image.find("gemm_decode") != std::string::npos || l.image.find("gemm_rows") != std::string::npos) {
     const auto& d = l.decode = *static_cast<const foretile::GemmDecodeArguments*>(parameters[0]);
     l.sm90.a = d.a, l.sm90.b = d.b, l.sm90.m = d.m, l.sm90.n = d.n, l.sm90.k = d.k, l.sm90.a_batched = d.a_batched, l.sm90.b_batched = d.b_batched;
     l.sm90.weights_ready = d.weights_ready, l.sm90.grid = d.grid, l.sm90.epilogue = d.epilogue;
-  } else if (l.image.find("gemm_rows") != std::string::npos) {
-    const auto& r = l.rows = *static_cast<const foretile::GemmRowsArguments*>(parameters[0]);
-    l.simt.m = r.m, l.simt.n = r.n, l.simt.k = r.k, l.simt.grid = r.grid, l.simt.a = r.a, l.simt.epilogue = r.epilogue;
   } else {
     l.simt = *static_cast<const foretile::GemmSimtArguments*>(parameters[0]);
   }

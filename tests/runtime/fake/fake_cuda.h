@@ -34,10 +34,9 @@ struct Launch {
   void* stream;
   Context* context;
   std::string image;  // what the launched function was compiled to: names the family, see nvrtcCompileProgram
-  foretile::GemmSm90Arguments sm90;  // of the decode kernel: the fields that both have
-  foretile::GemmDecodeArguments decode;
-  foretile::GemmRowsArguments rows;
-  foretile::GemmSimtArguments simt;  // of the rows kernel: the fields that both have, but B
+  foretile::GemmSm90Arguments sm90;  // of the decode and rows kernels: the fields that all have
+  foretile::GemmDecodeArguments decode;  // of the rows kernel too
+  foretile::GemmSimtArguments simt;
 };
 
 struct Device {
