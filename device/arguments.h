@@ -44,6 +44,7 @@ struct GemmDecodeArguments {
   i32 m = 0, n = 0, k = 0;
   i32 a_batched = 0, b_batched = 0;  // 0: every batch reads the same matrix
   i32 weights_ready = 0;             // B was complete before any kernel of the chain was launched
+  i32 paced_stages = 0;              // how many stages of early weights may be under way; not of rows
   i32 tile_columns = 0;              // rows of B that a tile takes: at most the configuration's, so that SMs share B evenly
   TileGrid grid;
   EpilogueArguments epilogue;

@@ -68,7 +68,6 @@ inline constexpr Configuration kConfigurations[] = {
     decode(8, 64, 128, 6, 2),
     decode(8, 64, 128, 6, 4),
     decode(8, 64, 128, 6, 8),
-    decode(8, 64, 128, 4, 2),     // K = 1,024: all of a slice at once, three blocks an SM
     decode(16, 64, 128, 10),
     decode(16, 64, 128, 10, 2),
     decode(16, 64, 128, 5),

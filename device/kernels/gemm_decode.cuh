@@ -3,9 +3,11 @@
 //
 // Roles. A tile is tile_m rows of A (tokens) by tile_n rows of B (weights). Either a block is alone and walks tiles until
 // none is left, its ring never running dry between them; or a cluster computes one tile, its blocks each a slice of K. A
-// block is one or two consumer warpgroups and one producer warp.
+// block is one or two consumer warpgroups, one producer warp and one for the first tokens.
 //   load      one thread fills a ring of stages, each a tile of weights and one of tokens, by TMA. Weights pass L2 as
-//             evict_first (read once: 10 % of the bandwidth hang on it), tokens as evict_last.
+//             evict_first (read once: 10 % of the bandwidth hang on it), tokens as evict_last. In dependent launches it asks for a
+//             lap of weights early, a few stages at a time (decode::paced_stages), and brings the next ones to L2, so that the memory
+//             works on until the kernel before is complete; another thread waits for that and asks for the lap's tokens.
 //   multiply  the weights stand on wgmma's 64-row side, the tokens on its N side: the accumulators hold D transposed.
 //   exchange  where K is split: each block owns a share of the tile's columns. Consumers send the other shares to their
 //             owners, straight out of registers; the owner adds the partial sums, in registers, in the order of the ranks.
@@ -13,7 +15,9 @@
 //             others as fp32, to which the epilogue's operands come there.
 //
 // Barriers (arrive counts in gemm_decode_facts.h).
-//   full[s]   1 arrival: the producer, expecting the stage's bytes. Waited for by every consumer thread.
+//   full[s]   2 arrivals, for the weights and for the tokens, expecting their bytes or, of early weights, knowing that they have
+//             landed. Waited for by every consumer thread.
+//   landed[s] 1 arrival: the producer, expecting the stage's early weights. Waited for by the producer, once.
 //   empty[s]  1 arrival a consumer warp, when its wgmma group on the stage has retired. Waited for by the producer.
 //   partials  1 arrival: this block's own, expecting what its peers will send. Waited for by every consumer thread.
 //   named barrier 1: the consumers, before a tile's values overwrite those of the tile before, and when they are in place;
@@ -62,8 +66,12 @@ template <Operation O, Configuration C> struct GemmDecode {
   FORETILE_DEVICE WorkIterator work() const {
     return {i32(block_index().x) / C.split_k, i32(grid_size().x) / C.split_k, i32(tile_count(args.grid))};
   }
+  // The usual case without the divisions of the general one, which take a tenth of a microsecond.
+  FORETILE_DEVICE TileCoordinate tile_of(i32 index) const {
+    return args.grid.tiles_m == 1 && args.grid.batch == 1 ? TileCoordinate{0, index, 0} : tile_at(index, args.grid);
+  }
   FORETILE_DEVICE Tile tile(i32 index) const {
-    const TileCoordinate at = tile_at(index, args.grid);
+    const TileCoordinate at = tile_of(index);
     const i32 first_row = at.m * C.tile_m, left = args.m - first_row;
     return {at, first_row, left < C.tile_m ? left : C.tile_m};
   }
@@ -71,6 +79,7 @@ template <Operation O, Configuration C> struct GemmDecode {
   FORETILE_DEVICE Mbarrier barrier(int offset) const { return {shared + u32(decode::barrier_offset(O, C) + offset)}; }
   FORETILE_DEVICE Mbarrier full(u32 stage) const { return barrier(decode::full_barrier(int(stage))); }
   FORETILE_DEVICE Mbarrier empty(u32 stage) const { return barrier(decode::empty_barrier(C, int(stage))); }
+  FORETILE_DEVICE Mbarrier landed(u32 stage) const { return barrier(decode::landed_barrier(C, int(stage))); }
   FORETILE_DEVICE Mbarrier partials() const { return barrier(decode::partials_barrier(C)); }
   FORETILE_DEVICE SmemAddress weights_stage(u32 stage) const { return shared + u32(decode::weights_offset(C)) + stage * decode::weight_stage_bytes(C); }
   FORETILE_DEVICE SmemAddress tokens_stage(u32 stage) const { return shared + u32(decode::tokens_offset(C)) + stage * decode::token_stage_bytes(C); }
@@ -82,6 +91,7 @@ template <Operation O, Configuration C> struct GemmDecode {
       for (u32 s = 0; s < C.stages; ++s) {
         mbarrier_init(full(s), decode::full_arrivals());
         mbarrier_init(empty(s), decode::empty_arrivals(C));
+        mbarrier_init(landed(s), decode::landed_arrivals());
       }
       if constexpr (C.split_k > 1) mbarrier_init(partials(), decode::partials_arrivals());
       fence_mbarrier_init();
@@ -94,13 +104,16 @@ template <Operation O, Configuration C> struct GemmDecode {
     sync_block();
     if constexpr (C.split_k > 1) cluster_arrive();
 
-    if (warp == kConsumers / 32) {
-      if (elect_one()) load();
+    if (warp < kConsumers / 32) {
+      consume(warp / 4);
+    } else {
+      if (elect_one()) {
+        if (warp == kConsumers / 32) load();
+        else if (args.weights_ready) load_first_tokens();
+      }
       sync_warp();
       if constexpr (C.split_k > 1) cluster_wait();
       grid_dependency_wait();  // every thread of every block, also those that load nothing
-    } else {
-      consume(warp / 4);
     }
   }
 
@@ -117,33 +130,63 @@ template <Operation O, Configuration C> struct GemmDecode {
     if (++at.k_step < end) return;
     at.k_step = begin;
     at.tiles.advance();
-    if (!at.tiles.done()) at.tile = tile_at(at.tiles.next, args.grid);
+    if (!at.tiles.done()) at.tile = tile_of(at.tiles.next);
+  }
+
+  FORETILE_DEVICE Step first_step() const { return {work(), tile_of(work().next), begin, {}}; }
+  FORETILE_DEVICE i32 stages_of_first_lap() const {
+    const WorkIterator tiles = work();
+    if (tiles.done()) return 0;
+    if (end - begin >= C.stages) return C.stages;
+    const i32 steps = ((tiles.count - 1 - tiles.next) / tiles.step + 1) * (end - begin);
+    return steps < C.stages ? steps : C.stages;
   }
 
   FORETILE_DEVICE void load() {
     const L2Policy once = args.grid.tiles_m == 1 ? evict_first() : evict_normal(), again = evict_last();
-    Step at{work(), tile_at(work().next, args.grid), begin, {}};
-    if (args.weights_ready) {  // a ring of them may be on its way before the kernels before this one are complete
-      Step ahead = at;
-      for (int i = 0; i < C.stages && !ahead.tiles.done(); ++i, advance(ahead)) {
-        mbarrier_arrive_expect(full(ahead.ring.stage), expected_bytes());
-        load_weights(ahead, once);
+    const u32 weight_bytes = u32(decode::weight_bytes(O, C, args.tile_columns));
+    Step at = first_step();
+    if (args.weights_ready) {  // a lap of them may be on its way before the kernels before this one are complete
+      const i32 stages = stages_of_first_lap(), paced = args.paced_stages;
+      for (i32 i = 0; i < stages; ++i, advance(at)) {
+        if (i >= paced) {
+          mbarrier_wait(landed(u32(i - paced)), 0);
+          mbarrier_arrive(full(u32(i - paced)));
+        }
+        const Mbarrier arrives = i < stages - paced ? landed(u32(i)) : full(u32(i));  // the last ones are not waited for here
+        mbarrier_arrive_expect(arrives, weight_bytes);
+        load_weights(at, arrives, once);
       }
-      grid_dependency_wait();
-      for (int i = 0; i < C.stages && !at.tiles.done(); ++i, advance(at)) load_tokens(at, again);
-    } else {
-      grid_dependency_wait();
+      Step next = at;
+      for (int i = 0; i < decode::prefetched_stages(C) && !next.tiles.done(); ++i, advance(next)) prefetch_weights(next, once);
     }
+    grid_dependency_wait();
     for (; !at.tiles.done(); advance(at)) {
       mbarrier_wait(empty(at.ring.stage), at.ring.parity ^ 1);
-      mbarrier_arrive_expect(full(at.ring.stage), expected_bytes());
-      load_weights(at, once);
+      mbarrier_arrive_expect(full(at.ring.stage), weight_bytes);
+      load_weights(at, full(at.ring.stage), once);
+      mbarrier_arrive_expect(full(at.ring.stage), u32(decode::token_stage_bytes(C)));
+      load_tokens(at, again);
+    }
+  }
+  FORETILE_DEVICE void load_first_tokens() {
+    const L2Policy again = evict_last();
+    const i32 stages = stages_of_first_lap();
+    Step at = first_step();
+    grid_dependency_wait();
+    for (i32 i = 0; i < stages; ++i, advance(at)) {
+      mbarrier_arrive_expect(full(u32(i)), u32(decode::token_stage_bytes(C)));
       load_tokens(at, again);
     }
   }
 
-  FORETILE_DEVICE u32 expected_bytes() const { return u32(decode::expected_bytes(O, C, args.tile_columns)); }
-  FORETILE_DEVICE void load_weights(const Step& at, L2Policy policy) {
+  FORETILE_DEVICE void load_weights(const Step& at, Mbarrier arrives, L2Policy policy) {
+    each_weight_box(at, [&](SmemAddress destination, const BoxCorner& corner) { tma_load(destination, args.b, corner, arrives, policy); });
+  }
+  FORETILE_DEVICE void prefetch_weights(const Step& at, L2Policy policy) {
+    each_weight_box(at, [&](SmemAddress, const BoxCorner& corner) { tma_prefetch(args.b, corner, policy); });
+  }
+  template <class Take> FORETILE_DEVICE void each_weight_box(const Step& at, const Take& take) const {
     constexpr int kHalves = decode::tile_halves(O), kHalf = decode::half_columns(O, C);
     const i32 rows = args.tile_columns / kHalves;
     FORETILE_UNROLL
@@ -152,7 +195,7 @@ template <Operation O, Configuration C> struct GemmDecode {
       for (int half = 0; half < kHalves; ++half) {
         const SmemAddress destination = weights_stage(at.ring.stage) + u32(slab * decode::weight_slab_bytes(C) + half * kHalf * decode::kTileRowBytes);
         const i32 row = at.tile.n * rows + half * (args.n / 2);
-        tma_load(destination, args.b, {at.k_step * C.tile_k + slab * decode::slab_elements(O), row, args.b_batched ? at.tile.batch : 0}, full(at.ring.stage), policy);
+        take(destination, BoxCorner{at.k_step * C.tile_k + slab * decode::slab_elements(O), row, args.b_batched ? at.tile.batch : 0});
       }
     }
   }

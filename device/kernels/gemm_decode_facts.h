@@ -18,7 +18,7 @@ constexpr int bands(const Configuration& c) { return c.tile_n / kMmaRows; }
 constexpr int consumer_warpgroups(const Configuration& c) { return bands(c) == 4 ? 2 : 1; }
 constexpr int bands_per_warpgroup(const Configuration& c) { return bands(c) / consumer_warpgroups(c); }
 constexpr int consumer_threads(const Configuration& c) { return consumer_warpgroups(c) * kWarpgroup; }
-constexpr int threads(const Configuration& c) { return consumer_threads(c) + 32; }  // and the producer warp
+constexpr int threads(const Configuration& c) { return consumer_threads(c) + 64; }  // and the producer's warp and that of the first tokens
 constexpr int accumulators_per_thread(const Configuration& c) { return bands_per_warpgroup(c) * c.tile_m / 2; }
 
 // ---- shared memory: [ring of weights][ring of tokens][partial sums][staged D][barriers] -----------------------------
@@ -91,12 +91,14 @@ constexpr int staged_offset(const Operation& o, const Configuration& c) { return
 constexpr int barrier_offset(const Operation& o, const Configuration& c) { return staged_offset(o, c) + staged_bytes(o, c); }
 constexpr int full_barrier(int stage) { return 8 * stage; }  // within the barriers
 constexpr int empty_barrier(const Configuration& c, int stage) { return 8 * (c.stages + stage); }
-constexpr int partials_barrier(const Configuration& c) { return 8 * (2 * c.stages); }
-constexpr int barrier_bytes(const Configuration& c) { return 8 * (2 * c.stages + (c.split_k > 1 ? 1 : 0)); }
+constexpr int landed_barrier(const Configuration& c, int stage) { return 8 * (2 * c.stages + stage); }
+constexpr int partials_barrier(const Configuration& c) { return 8 * (3 * c.stages); }
+constexpr int barrier_bytes(const Configuration& c) { return 8 * (3 * c.stages + (c.split_k > 1 ? 1 : 0)); }
 constexpr int shared_bytes(const Operation& o, const Configuration& c) { return barrier_offset(o, c) + barrier_bytes(c); }
 
 // ---- arrivals ---------------------------------------------------------------------------------------------
-constexpr int full_arrivals() { return 1; }  // the producer's arrive-and-expect; the bytes follow by TMA
+constexpr int full_arrivals() { return 2; }  // for the weights and for the tokens; the bytes follow by TMA
+constexpr int landed_arrivals() { return 1; }  // the producer's arrive-and-expect
 constexpr int empty_arrivals(const Configuration& c) { return consumer_threads(c) / 32; }  // one a consumer warp
 constexpr int partials_arrivals() { return 1; }  // this block's own arrive-and-expect; the bytes come from its peers
 constexpr int kConsumersBarrier = 1;             // named barrier of the consumers; 0 is the block's own
@@ -144,10 +146,19 @@ constexpr Balance balance(const Operation& o, const Configuration& c, const Prob
   }
   return best;
 }
-// What the full barrier of a stage expects.
-constexpr int expected_bytes(const Operation& o, const Configuration& c, int columns) {
-  return columns * slabs(o, c) * kTileRowBytes + token_stage_bytes(c);
+// Of a stage, what TMA brings of B: lines of slabs. (Of A it brings whole boxes.)
+constexpr int weight_bytes(const Operation& o, const Configuration& c, int columns) { return columns * slabs(o, c) * kTileRowBytes; }
+
+// Under weights_ready a ring's first lap of weights is asked for while kernels before this one still read. No more than so many
+// stages of a block are under way then: the last blocks of those kernels, for which everyone waits, would otherwise get the smaller
+// part of the memory. Where only one block fits on an SM all of them shall have as much under way as keeps the memory busy.
+constexpr int paced_stages(const Operation& o, const Configuration& c, i64 blocks, int sms) {
+  const i64 stage = weight_stage_bytes(c), share = resident_blocks(o, c) == 2 ? 32 * 1024 : (c.tile_m <= 32 ? 64 : 48) * 1024 * max_of(i64(sms), blocks) / blocks;
+  return share < stage ? 1 : share < c.stages * stage ? int(share / stage) : c.stages;
 }
+
+// And so many stages behind them come to L2: where the ring is full and its tokens cannot be asked for yet, the memory works on.
+constexpr int prefetched_stages(const Configuration& c) { return 32 * 1024 / weight_stage_bytes(c); }
 
 // ---- tensor-map boxes: rows ---------------------------------------------------------------------------------
 constexpr int weight_box_rows(const Operation& o, int columns) { return columns / tile_halves(o); }

@@ -89,6 +89,10 @@ FORETILE_VOCABULARY void tma_load(SmemAddress destination, const TensorMap& map,
       "l"(policy.value)
       : "memory");
 }
+FORETILE_VOCABULARY void tma_prefetch(const TensorMap& map, BoxCorner corner, L2Policy policy, Site) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile.L2::cache_hint [%0, {%1, %2, %3}], %4;"
+               ::"l"(&map), "r"(corner.inner), "r"(corner.row), "r"(corner.batch), "l"(policy.value) : "memory");
+}
 FORETILE_VOCABULARY L2Policy evict_first() {
   u64 policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));

@@ -89,6 +89,8 @@ FORETILE_VOCABULARY void tma_load(SmemAddress destination, const TensorMap& map,
                                   Site site = Site::here());
 FORETILE_VOCABULARY void tma_load(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier, L2Policy policy,
                                   Site site = Site::here());
+// The box comes to L2, at some time or never: nothing is read as the program sees it, and nothing waits for it.
+FORETILE_VOCABULARY void tma_prefetch(const TensorMap& map, BoxCorner corner, L2Policy policy, Site site = Site::here());
 FORETILE_VOCABULARY L2Policy evict_first();  // read once: make room for others
 FORETILE_VOCABULARY L2Policy evict_last();   // read again and again: stay
 FORETILE_VOCABULARY L2Policy evict_normal();

@@ -58,7 +58,7 @@ int run(int argc, char** argv) {
     sub->add_option("--compute", compute, "of fp32: exact or tf32; cuBLASLt's alike");
     sub->add_option("--csv", b.csv), sub->add_option("--device", b.device);
     sub->add_flag("--dependent", b.mode.dependent, "ours in a chain of dependent launches, weights ready"), sub->add_flag("--batch-invariant", b.mode.batch_invariant);
-    sub->add_option("--configs", configurations, "all, or configurations separated by commas; default: the library's choice");
+    sub->add_option("--configs", configurations, sub == speed ? "all, or configurations separated by commas; default: the library's choice" : "configurations separated by commas; default: all of the catalogue");
   }
   speed->add_option("--rounds", b.rounds), speed->add_option("--arm-seconds", b.arm_seconds), speed->add_option("--winners", b.winners_path);
   speed->add_flag("!--no-baseline", b.baseline);

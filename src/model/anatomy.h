@@ -48,6 +48,7 @@ struct Anatomy {
   double more_waves = 0;   // decode: further waves of clusters, seconds
   double missed_again = 0; // decode: of DRAM's time
   double empty_share = 1;  // decode: of what a line beyond the matrix costs with 1,024 slabs under way
+  bool early = false;      // decode, dependent launches: all weights of a block are asked for before its tokens, while the kernel before runs
   double crowded = 1, paired = 1;  // decode, dependent launches: L2's time and a step over what they would be with blocks spread out
   double between_tiles = 0;        // decode: of one block, SM clocks
   bool side_by_side = false;                // decode: L2 answers neighbours' requests for a line of A together

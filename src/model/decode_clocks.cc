@@ -65,7 +65,8 @@ void decode_clocks(const Machine& machine, const Operation& o, const Configurati
   x.uneven = c.split_k > 2 && x.blocks_on_sm > 1;
   x.ways_out = x.uneven ? 1 : double(x.waves);
   if (x.waves > 1) x.more_waves = double(x.waves - 1) * (x.uneven ? k.uneven_wave_seconds : k.wave_seconds) + (x.uneven ? k.uneven_waves_seconds : 0);
-  x.launch_seconds = k.launch_seconds;
+  x.early = conditions.dependent && c.split_k == 1 && resident > 1 && x.rounds * x.steps <= c.stages + decode::prefetched_stages(c);
+  x.launch_seconds = k.launch_seconds * (x.early ? k.early_launch : 1);
   // Blocks that walk tiles read the same weights side by side, and L2 answers them together. Clusters do not: of two that want the same
   // lines every second stands at L2's other partition and misses them once more, of many all but one.
   if (c.split_k > 1) x.missed_again = k.missed_again * (1 - std::exp2(1 - double(x.grid.tiles_m)));

@@ -256,7 +256,7 @@ class Explanation : private Page {
          cite_decode("memory_power"), of_memory, cite_decode("power"),
          x_.waves == 1 ? "" : x_.uneven ? fmt::format(", and {} of clusters, some SMs holding two blocks and some one, so that other clusters stream while one starts", counted(x_.waves - 1, "further wave"))
                                         : fmt::format(" of each wave of clusters, and {} start", x_.waves == 2 ? "another" : fmt::format("{} more", x_.waves - 1)),
-         cite_decode("launch"), microseconds(x_.dram_seconds), of_memory, microseconds(x_.l2_seconds), of_memory, p, of_memory, busiest, p, p, number(x_.epilogue + x_.exchange), clock, waves, microseconds(x_.forecast.seconds));
+         cite_decode("launch") + (x_.early ? " x " + cite_decode("early_launch") : ""), microseconds(x_.dram_seconds), of_memory, microseconds(x_.l2_seconds), of_memory, p, of_memory, busiest, p, p, number(x_.epilogue + x_.exchange), clock, waves, microseconds(x_.forecast.seconds));
   }
 
   // Of the busiest block, without its way out.

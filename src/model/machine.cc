@@ -130,6 +130,7 @@ constexpr Field kFields[] = {
     {"decode_dependent", "uneven_waves", "s", FORETILE_MEMBER(decode_dependent.uneven_waves_seconds), 0, 0.0001, 90},
     {"decode_dependent", "uneven_wave", "s", FORETILE_MEMBER(decode_dependent.uneven_wave_seconds), 0, 0.0001, 90},
     {"decode_dependent", "crowding", "exponent", FORETILE_MEMBER(decode_dependent.crowding), 0, 2, 90},
+    {"decode_dependent", "early_launch", "of launch", FORETILE_MEMBER(decode_dependent.early_launch), 0, 1, 90},
     {"decode_dependent", "paired", "of a step", FORETILE_MEMBER(decode_dependent.paired), 1, 2, 90},
     {"simt", "efficiency", "of peak", FORETILE_MEMBER(simt.efficiency), 0.1, 1},
     {"simt", "issue_efficiency", "of issue rate", FORETILE_MEMBER(simt.issue_efficiency), 0.1, 1},

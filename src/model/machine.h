@@ -103,6 +103,7 @@ struct Machine {
     double uneven_waves_seconds = 0, uneven_wave_seconds = 0;  // where some hold two and some one: that there is a second wave, and each
     // Dependent launches alone. Blocks start where the kernel before left room.
     double crowding = 0;            // more than half of the SMs, not all: some GPCs fill up, and L2 takes longer by this power of SMs over blocks
+    double early_launch = 0;        // of the launch, where a second block fits on an SM and asks for all of its weights before its tokens
     double paired = 0;              // of a step, where two blocks fit on an SM and there are no more blocks than SMs: some stand two on one
   } decode, decode_dependent;
   struct Simt {

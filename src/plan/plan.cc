@@ -147,7 +147,13 @@ DecodeTensorMaps decode_tensor_maps(const Operation& o, const Configuration& c, 
 
 GemmDecodeArguments decode_arguments(const Operation& o, const Configuration& c, const Problem& p, const Operands& x, int sms, const EncodeTensorMap& encode) {
   GemmDecodeArguments args{};
-  args.tile_columns = c.family == Family::rows ? rows::balance(c, p, sms).columns : decode::balance(o, c, p, sms).columns;
+  if (c.family == Family::rows) {
+    args.tile_columns = rows::balance(c, p, sms).columns;
+  } else {
+    const decode::Balance balance = decode::balance(o, c, p, sms);
+    args.tile_columns = balance.columns;
+    args.paced_stages = decode::paced_stages(o, c, balance.units * c.split_k, sms);
+  }
   const DecodeTensorMaps maps = decode_tensor_maps(o, c, p, x, args.tile_columns);
   args.a = encode(maps.a);
   args.b = encode(maps.b);

@@ -22,9 +22,10 @@ struct ProductResult {
   }
 };
 
-inline ProductResult run_product(const Operation& o, const Configuration& c, const Problem& p, const reference::GemmDataOptions& placement, const Options& options, int sms = 3) {
+inline ProductResult run_product(const Operation& o, const Configuration& c, const Problem& p, const reference::GemmDataOptions& placement, const Options& options, int sms = 3, bool weights_ready = false) {
   reference::GemmData data = reference::make_gemm_data(o, p, placement);
   GemmRun run{data.operation, c, p, data.operands, {}, sms};
+  run.weights_ready = weights_ready;
   for (const reference::HostOperand& x : data.list) run.regions.push_back({x.data(), x.data_bytes(), x.name == "D", x.name});
   ProductResult result;
   result.report = emulate_gemm(run, options);

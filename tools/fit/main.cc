@@ -101,6 +101,7 @@ const std::vector<Constant> kLibrary = {
 const std::vector<Constant> kDecode = {FORETILE_DECODE(decode)}, kDecodeDependent = {
     FORETILE_DECODE(decode_dependent),
     {"decode_dependent.crowding", FORETILE_MEMBER(decode_dependent.crowding), 0.5, 0.01, 2},
+    {"decode_dependent.early_launch", FORETILE_MEMBER(decode_dependent.early_launch), 0.5, 0.01, 1},
     {"decode_dependent.paired", FORETILE_MEMBER(decode_dependent.paired), 1.2, 1, 2},
     {"sm90.dependent_saves", FORETILE_MEMBER(sm90.dependent_saves), 1e-6, 1e-8, 1e-5},
 };

@@ -43,6 +43,8 @@ std::string name_decode_shared(const Operation& o, const Configuration& c, u32 o
     const int index = barriers / 8;
     if (index < c.stages) return fmt::format("full barrier of stage {}", index);
     if (index < 2 * c.stages) return fmt::format("empty barrier of stage {}", index - c.stages);
+    if (index < 3 * c.stages) return fmt::format("landed barrier of stage {}", index - 2 * c.stages);
+    if (index < 3 * c.stages) return fmt::format("barrier of the first weights in stage {}", index - 2 * c.stages);
     return "barrier of the partial sums";
   }
   if (at >= decode::staged_offset(o, c)) return decode::packs(o, c) ? "tile of D" : "sums of the tile";
@@ -127,7 +129,7 @@ std::unique_ptr<Prepared> prepare(const GemmRun& run) {
   } else if (c.family == Family::decode) {
     launch.name_shared = [o, c](u32 offset) { return name_decode_shared(o, c, offset); };
     const u32 consumers = u32(decode::consumer_threads(c)) / 32;
-    launch.name_role = [consumers](u32 warp) { return warp == consumers ? std::string("producer") : fmt::format("consumer {}", warp / 4); };
+    launch.name_role = [consumers](u32 warp) { return warp < consumers ? fmt::format("consumer {}", warp / 4) : std::string(warp == consumers ? "producer" : "first tokens"); };
     made->decode = decode_arguments(o, c, p, run.operands, run.sms, encode_tensor_map);
     made->decode.weights_ready = run.weights_ready;
     launch.body = [body, arguments = &made->decode] { body(arguments); };
