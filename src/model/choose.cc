@@ -23,7 +23,7 @@ class Filter {
   }
   const char* why_not(const Configuration& c) const {
     if (const char* reason = why_not_on(machine_, o_, c, p_)) return reason;
-    if (slices_ && c.split_k != slices_) return "cuts K otherwise than the batch-invariant mode does for this N and K";
+    if (slices_ && (c.split_k != slices_ || c.cluster_k != 1)) return "cuts K otherwise than the batch-invariant mode does for this N and K";
     if (only_sm90_ && c.family != Family::sm90) return "adds in another order than the tensor cores, which the batch-invariant mode takes for tf32";
     const i64 rows_of_tiles = ceil_div(p_.m, i64(c.tile_m));
     if (c.family == Family::decode && rows_of_tiles > 1) {
@@ -31,6 +31,7 @@ class Filter {
       if (p_.m <= 96) return "a decode tile with more rows reads the weights once";
       if (rows_of_tiles > 2 && !decode_alone_ && slices_ <= 1) return "more than two rows of decode tiles read the weights too often";
     }
+    if (c.family == Family::rows && rows_of_tiles > 4) return "rows tiles are for few rows of A: more than four rows of them were never timed";
     return nullptr;
   }
 

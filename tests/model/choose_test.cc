@@ -133,6 +133,24 @@ TEST(Choose, Tf32TakesTensorCoresWhereTheyCanGo) {
     }
 }
 
+// Of fp32 no kernel with K cut, in a block or over a cluster, is alike at every M: none is taken.
+TEST(Choose, BatchInvariantFp32LeavesKWhole) {
+  for (const auto& [n, k] : kLayers)
+    for (const i64 m : {1, 8, 100, 512, 4096}) {
+      const Choice choice = choose(kH200, catalogue::product(DType::fp32, DType::fp32), {m, n, k}, {.batch_invariant = true});
+      ASSERT_FALSE(choice.ranked.empty());
+      for (const Candidate& c : choice.ranked) EXPECT_EQ(c.configuration.split_k * c.configuration.cluster_k, 1) << text_of(c.configuration);
+    }
+}
+
+// The rows kernel was timed up to 32 rows, the ffma kernel at hundreds and thousands.
+TEST(Choose, ManyRowsInFp32LeaveTheRowsKernel) {
+  for (const auto& [n, k] : kLayers) {
+    for (const i64 m : {8, 16, 32}) EXPECT_EQ(pick(kH200, catalogue::product(DType::fp32, DType::fp32), {m, n, k}).family, Family::rows) << m << " " << n << " " << k;
+    for (const i64 m : {129, 512, 2048}) EXPECT_EQ(pick(kH200, catalogue::product(DType::fp32, DType::fp32), {m, n, k}).family, Family::ffma) << m << " " << n << " " << k;
+  }
+}
+
 // Thousands of rows of a gated product leave the decode kernel where the Hopper kernel gates: halves, without operands.
 TEST(Choose, GatedProductsOfManyRowsTakeLargeTilesWhereTheseGate) {
   const Operation halves = catalogue::gated(DType::bf16, DType::bf16, Gating::halves);
