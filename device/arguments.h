@@ -31,6 +31,7 @@ struct TileGrid {
   i32 group = 1;  // tiles of M walked together before N advances, so that a wave re-reads little
 };
 
+// Also of the ffma and gemv families.
 struct GemmSimtArguments {
   i32 m = 0, n = 0, k = 0;
   TileGrid grid;
@@ -55,7 +56,7 @@ struct GemmSm90Arguments {
   i32 m = 0, n = 0, k = 0;
   i32 a_batched = 0, b_batched = 0;  // 0: every batch reads the same matrix
   i32 a_box_rows = 0;                // rows of A's box: fewer than the tile's where M itself is smaller
-  i32 weights_ready = 0;             // B was complete before any kernel of the chain was launched. No call sets it yet
+  i32 weights_ready = 0;             // B was complete before any kernel of the chain was launched
   TileGrid grid;                     // counts cluster tiles: cluster_m x cluster_n block tiles each
   EpilogueArguments epilogue;
 };

@@ -44,7 +44,6 @@ std::string name_decode_shared(const Operation& o, const Configuration& c, u32 o
     if (index < c.stages) return fmt::format("full barrier of stage {}", index);
     if (index < 2 * c.stages) return fmt::format("empty barrier of stage {}", index - c.stages);
     if (index < 3 * c.stages) return fmt::format("landed barrier of stage {}", index - 2 * c.stages);
-    if (index < 3 * c.stages) return fmt::format("barrier of the first weights in stage {}", index - 2 * c.stages);
     return "barrier of the partial sums";
   }
   if (at >= decode::staged_offset(o, c)) return decode::packs(o, c) ? "tile of D" : "sums of the tile";
