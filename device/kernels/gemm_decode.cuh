@@ -473,6 +473,7 @@ template <Operation O, Configuration C> struct GemmDecode {
     const Epilogue<O> epilogue(args.epilogue, t.at.batch);
     for (i32 first = i32(thread_index() / kRuns); first < t.tokens; first += kBatch * kTokensAtOnce) {
       float x[kBatch][4], up[kBatch][4];
+      unset(x), unset(up);
       FORETILE_UNROLL
       for (i32 i = 0; i < kBatch; ++i) {
         const i32 token = first + i * kTokensAtOnce;
