@@ -136,8 +136,9 @@ std::string roofline_svg(const Roofline& r) {
         for (const auto& [text, weight, down] : {std::tuple{p.name, "bold", 14}, {second, "normal", 31}})
           s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-weight=\"{}\" {}>{}</text>\n", left ? place.x1 : place.x0, place.y0 + down, left ? "end" : "start", weight, style, escaped(text));
     }
+  // Beside the axis's name: the head's lines are of any length.
   if (std::any_of(r.points.begin(), r.points.end(), [](const RooflinePoint& p) { return !p.chosen; }))
-    s += fmt::format("<circle cx=\"{}\" cy=\"46\" r=\"4\" fill=\"#888\" fill-opacity=\"0.55\"/>\n<text x=\"{}\" y=\"50\" fill=\"#555\">the catalogue's other configurations</text>\n", x1 - 246, x1 - 236);
+    s += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"#888\" fill-opacity=\"0.55\"/>\n<text x=\"{}\" y=\"{}\" fill=\"#555\">the catalogue's other configurations</text>\n", x1 - 246, y0 + 40, x1 - 236, y0 + 44);
   return s + "</svg>\n";
 }
 

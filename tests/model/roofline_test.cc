@@ -29,5 +29,16 @@ TEST(Roofline, TheNameOfTheChosenOneCoversNoOther) {
   EXPECT_EQ(lines, 2);
 }
 
+TEST(Roofline, NothingStandsBesideTheHead) {
+  Roofline r;
+  r.title = "title", r.subtitle = std::string(110, 'x'), r.peak = 67e12, r.peak_name = "FP32 cores", r.bandwidth = 4.8e12, r.bandwidth_name = "DRAM";
+  r.points = {{"other", 20, 30e12}, {"chosen", 20, 40e12, true}};
+  const std::string svg = roofline_svg(r);
+  const std::regex text(R"re(<text x="[0-9.]+" y="([0-9.]+)"[^>]*>([^<]*)<)re");
+  int head = 0;
+  for (std::sregex_iterator i(svg.begin(), svg.end(), text), end; i != end; ++i) head += std::stod((*i)[1]) < 74;
+  EXPECT_EQ(head, 2) << "title and subtitle alone";
+}
+
 }  // namespace
 }  // namespace foretile
