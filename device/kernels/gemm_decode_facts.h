@@ -115,8 +115,6 @@ constexpr int stages_in_flight(const Configuration& c) { return frees_at_once(c)
 // memory (228 KiB, less 1 KiB a block that the system takes) holds one.
 constexpr int resident_blocks(const Operation& o, const Configuration& c) { return shared_bytes(o, c) <= (228 - 2) * 1024 / 2 ? 2 : 1; }
 
-// A tile may take fewer rows of B than its slots in shared memory hold. Every block shall read the same number of them:
-// those that read on alone have too few bytes in flight to keep the memory busy.
 // Clusters of split_k blocks that run at once. A cluster stays within a GPC, and a GPC of Hopper has 16 or 18 SMs: larger
 // clusters than pairs leave some of them over, and where two blocks fit on an SM only about half as many clusters more find
 // their places (seen on an H200: 33 clusters of four and 20 of eight run at once, 64 of four do not).
@@ -125,6 +123,8 @@ constexpr i64 clusters_at_once(const Configuration& c, int sms, int blocks_per_s
   if (c.split_k <= 2 || sms < kSmsOfGpc) return max_of(1, i64(sms) / c.split_k * blocks_per_sm);
   return sms / kSmsOfGpc * (kSmsOfGpc / c.split_k) * (1 + blocks_per_sm) / 2;
 }
+// A tile may take fewer rows of B than its slots in shared memory hold. Every block shall read the same number of them:
+// those that read on alone have too few bytes in flight to keep the memory busy.
 struct Balance {
   int columns;  // rows of B a tile takes
   i64 tiles;
