@@ -63,6 +63,11 @@ Box Machine::box_of(const TensorMap& map, BoxCorner corner, bool store, const ch
   return box;
 }
 
+void Machine::tma_prefetch(const TensorMap& map, BoxCorner corner, Site site) {
+  const Box box = box_of(map, corner, false, "tma_prefetch", site);
+  tell([&](Observer& o) { o.box_prefetched(box, site); });
+}
+
 void Machine::tma_load(u32 destination, const TensorMap& map, BoxCorner corner, u32 barrier, u32 blocks, const char* call, Site site) {
   Thread& t = me();
   const Box box = box_of(map, corner, false, call, site);

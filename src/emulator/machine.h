@@ -78,7 +78,8 @@ class Machine {
   void mma_sync(DType type, float* d, const u32* a, const u32* b, Site site);
 
   // ---- copies.cc ----
-  void tma_prefetch(const TensorMap& map, BoxCorner corner, const char* call, Site site) { box_of(map, corner, false, call, site); }
+  void prefetch_tensor_map(const TensorMap& map, Site site) { box_of(map, {0, 0, 0}, false, "prefetch_tensor_map", site); }
+  void tma_prefetch(const TensorMap& map, BoxCorner corner, Site site);
   void tma_load(u32 destination, const TensorMap& map, BoxCorner corner, u32 barrier, u32 blocks, const char* call, Site site);
   void tma_store(const TensorMap& map, BoxCorner corner, u32 source, Site site);
   void bulk_commit() { ++me().bulk_reads.open, ++me().bulk_writes.open; }

@@ -32,6 +32,7 @@ struct Observer {
   virtual void thread_goes_on(const Thread&) {}
   virtual void access(LaneAccess, const char* /*call*/, const Thread&, u64 /*address*/, u32 /*bytes*/, Site) {}
   virtual void copy_issued(const Copy&) {}
+  virtual void box_prefetched(const Box&, Site) {}
   virtual void copy_read(u64 /*id*/) {}  // of a bulk store: its source may be reused
   virtual void copy_landed(u64 /*id*/) {}
   virtual void multiply_issued(const Block&, const Warpgroup&, const MatrixMultiply&) {}

@@ -74,8 +74,8 @@ bool mbarrier_test(Mbarrier b, u32 parity, Site site) { return Machine::current(
 void fence_mbarrier_init(Site site) { call(site, "fence_mbarrier_init", [](Machine& m) { m.fence_mbarrier_init(); }); }
 void fence_proxy_async(Site site) { call(site, "fence_proxy_async", [](Machine& m) { m.fence_proxy_async(); }); }
 
-void prefetch_tensor_map(const TensorMap& map, Site site) { Machine::current().tma_prefetch(map, {0, 0, 0}, "prefetch_tensor_map", site); }
-void tma_prefetch(const TensorMap& map, BoxCorner corner, L2Policy, Site site) { Machine::current().tma_prefetch(map, corner, "tma_prefetch", site); }
+void prefetch_tensor_map(const TensorMap& map, Site site) { Machine::current().prefetch_tensor_map(map, site); }
+void tma_prefetch(const TensorMap& map, BoxCorner corner, L2Policy, Site site) { Machine::current().tma_prefetch(map, corner, site); }
 void tma_load(SmemAddress destination, const TensorMap& map, BoxCorner corner, Mbarrier barrier, Site site) {
   call(site, "tma_load", [&](Machine& m) { m.tma_load(destination.value, map, corner, barrier.address.value, 1u << m.me().block->rank, "tma_load", site); });
 }

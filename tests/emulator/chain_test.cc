@@ -232,6 +232,8 @@ const Pair kPairs[] = {
     {"decode", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(32, 64, 128, 8), catalogue::decode(32, 64, 128, 4), 20, 200, 520},
     {"decode_split", catalogue::product(DType::bf16, DType::bf16), catalogue::decode(32, 64, 128, 4, 4), catalogue::decode(32, 64, 128, 4, 2), 20, 392, 520},
     {"decode_after_hopper", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 128, 6, 2), catalogue::decode(64, 128, 64, 7, 2), 40, 264, 328},
+    {"rows", catalogue::product(DType::fp32, DType::fp32), catalogue::rows(8, 64, 128, 4, 4, 4, 8), catalogue::rows(16, 32, 128, 4, 4, 6, 8), 12, 136, 264},
+    {"rows_split", catalogue::product(DType::fp32, DType::fp32), catalogue::rows(8, 64, 128, 4, 4, 4, 8, 2), catalogue::rows(16, 32, 128, 4, 4, 6, 8, 2), 12, 72, 392},
     {"cluster", catalogue::product(DType::bf16, DType::bf16), catalogue::coop(128, 256, 4, 2, 2), catalogue::coop(128, 256, 4, 2, 2), 200, 256, 328},
     {"epilogue", catalogue::full(DType::bf16, DType::bf16, Activation::gelu_erf), catalogue::coop(128, 128, 6, 2), catalogue::coop(128, 128, 6, 2), 70, 136, 200},
     {"simt", catalogue::unaligned(catalogue::product(DType::fp32, DType::fp32)), catalogue::simt(64, 64, 16, 4, 4), catalogue::simt(32, 32, 16, 4, 4), 70, 50, 40},
@@ -274,17 +276,18 @@ TEST_P(Pairs, EveryGridWaitThatGuardsSomethingIsMissed) {
   EXPECT_TRUE(report.has("race")) << report.text();
 }
 
-// The producer of the decode kernel reads weights ahead, then waits, then reads tokens: without that wait the tokens come
-// too early, while the kernel before still writes them.
-TEST(Chain, TokensOfTheDecodeKernelReadBeforeTheGridWaitAreReported) {
+// The decode and the rows kernel read weights ahead; one thread waits, then reads tokens: without that wait the tokens come too
+// early, while the kernel before still writes them.
+TEST(Chain, TokensReadBeforeTheGridWaitAreReported) {
   for (const Pair& pair : kPairs) {
-    if (pair.second.family != Family::decode) continue;
+    if (pair.second.family != Family::decode && pair.second.family != Family::rows) continue;
+    const char* const file = pair.second.family == Family::decode ? "gemm_decode.cuh" : "gemm_rows.cuh";
     TwoProducts plain(pair, true);
     Report report;
     ASSERT_EQ(plain.failure({}, report), "");
     int early = 0;
     for (const CallSite& call : report.calls) {
-      if (call.call != "grid_dependency_wait" || !std::string_view(call.site.file).ends_with("gemm_decode.cuh")) continue;
+      if (call.call != "grid_dependency_wait" || !std::string_view(call.site.file).ends_with(file)) continue;
       Options one;
       one.mutations.push_back({call.site.file, call.site.line, Mutation::Kind::drop});
       TwoProducts broken(pair, true);

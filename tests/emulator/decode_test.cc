@@ -148,11 +148,13 @@ TEST_P(Decode, CleanAndExactInEveryModeAndSchedule) {
   ASSERT_EQ(why_not(c.operation, c.configuration, c.problem), nullptr) << why_not(c.operation, c.configuration, c.problem);
   EXPECT_EQ(c.branches & ~branches_of(c.operation, c.configuration, c.problem, c.sms), 0u) << "a branch that the case is there for is not taken";
   const bool exact = c.operation.gating == Gating::none && (c.operation.activation == Activation::none || c.operation.activation == Activation::relu);
-  for (const Options& o : every_mode()) {
-    const ProductResult r = run_product(c.operation, c.configuration, c.problem, c.data, o, c.sms);
-    ASSERT_EQ(r.failure(), "") << mode_name(o);
-    if (exact) { ASSERT_EQ(r.check.exact, r.check.checked) << mode_name(o); }
-  }
+  for (const bool ready : {false, true})
+    for (Options o : every_mode()) {
+      o.dependent_launch = true;
+      const ProductResult r = run_product(c.operation, c.configuration, c.problem, c.data, o, c.sms, ready);
+      ASSERT_EQ(r.failure(), "") << mode_name(o) << (ready ? ", weights ready" : "");
+      if (exact) { ASSERT_EQ(r.check.exact, r.check.checked) << mode_name(o); }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Branches, Decode, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
@@ -163,6 +165,64 @@ TEST(Decode, CasesTakeEveryBranchWithEverySplit) {
   for (const Case& c : kCases) all |= branches_of(c.operation, c.configuration, c.problem, c.sms), splits.push_back(c.configuration.split_k);
   EXPECT_EQ(all, 1023u);
   for (const int s : {1, 2, 4, 8}) EXPECT_NE(std::find(splits.begin(), splits.end(), s), splits.end()) << s;
+}
+
+// What ready weights are asked for before the grid wait: as many stages at a time as are paced, each handed over once it has landed;
+// then boxes of the next stages come to L2, as many as there are and none behind the last step: nothing comes from DRAM that would not
+// come anyway.
+TEST(Decode, EarlyWeightsAreHandedOverAndPrefetchedAsFarAsThereAreAny) {
+  struct Early { const char* name; Operation operation; Configuration configuration; Problem problem; int sms; };
+  const Early kEarly[] = {
+      {"more_than_a_ring", kBf16, decode(32, 64, 128, 4), {.m = 20, .n = 448, .k = 904}, 2},
+      {"next_tiles", kBf16, decode(16, 64, 128, 5), {.m = 13, .n = 512, .k = 264}, 1},
+      {"one_step_behind_the_ring", kBf16, decode(64, 64, 64, 5), {.m = 20, .n = 64, .k = 384}, 1},
+      {"a_ring", kBf16, decode(64, 64, 64, 5), {.m = 20, .n = 64, .k = 320}, 1},
+      {"less_than_a_ring", kBf16, decode(64, 64, 64, 5), {.m = 20, .n = 64, .k = 192}, 1},
+      {"less_than_is_paced", kBf16, decode(8, 64, 128, 12), {.m = 8, .n = 128, .k = 264}, 2},
+      {"alone_on_its_sm", kBf16, decode(8, 64, 128, 12), {.m = 8, .n = 64, .k = 2056}, 1},
+      {"split", kBf16, decode(16, 64, 128, 5, 2), {.m = 13, .n = 128, .k = 1672}, 2},
+      {"batch_of_halves", kSwiGlu, decode(64, 128, 64, 7), {.m = 80, .n = 256, .k = 200, .batch = 2}, 2},
+  };
+  for (const Early& e : kEarly) {
+    const Configuration& c = e.configuration;
+    const decode::Balance b = decode::balance(e.operation, c, e.problem, e.sms);
+    const i64 paced = decode::paced_stages(e.operation, c, b.units * c.split_k, e.sms);
+    i64 handed_over = 0, prefetched = 0, steps_of_all = 0;
+    for (i64 unit = 0; unit < b.units; ++unit)
+      for (i32 slice = 0; slice < c.split_k; ++slice) {
+        const i64 tiles = ceil_div(b.tiles - unit, b.units);
+        const i64 steps = tiles * (decode::first_step(i32(e.problem.k), slice + 1, c) - decode::first_step(i32(e.problem.k), slice, c)), lap = min_of(steps, c.stages);
+        handed_over += max_of(lap - paced, 0), prefetched += min_of(steps - lap, decode::prefetched_stages(c)), steps_of_all += steps;
+      }
+    Options o;
+    o.trace = o.dependent_launch = true;
+    o.l2_bytes = 32 << 20;
+    const ProductResult r = run_product(e.operation, c, e.problem, {}, o, e.sms, true), late = run_product(e.operation, c, e.problem, {}, o, e.sms, false);
+    ASSERT_EQ(r.failure() + late.failure(), "") << e.name;
+    i64 boxes = 0, arrivals = 0;
+    u64 sectors = 0;
+    for (const AccessSite& a : r.report.accesses)
+      if (a.call == "tma_prefetch") boxes += i64(a.requests), sectors += a.sectors;
+    for (const CallSite& a : r.report.calls) arrivals += a.call == "mbarrier_arrive" ? i64(a.executions) : 0;
+    EXPECT_EQ(boxes, prefetched * decode::slabs(e.operation, c) * decode::tile_halves(e.operation)) << e.name;
+    EXPECT_EQ(arrivals, handed_over + steps_of_all * decode::empty_arrivals(c)) << e.name;
+    const L2Traffic &early_l2 = r.report.l2, &late_l2 = late.report.l2;
+    EXPECT_EQ(early_l2.load_sectors, late_l2.load_sectors + sectors) << e.name;
+    EXPECT_EQ(early_l2.load_hits, late_l2.load_hits + sectors) << e.name;
+  }
+}
+
+// At least one stage of early weights is under way, or the producer would wait for what it has not asked for; never more than the ring has.
+TEST(Decode, AtLeastOneStageIsPaced) {
+  std::vector<Configuration> list = {decode(40, 256, 128, 2), decode(24, 256, 64, 3), decode(128, 128, 64, 4)};
+  for (const Configuration& c : catalogue::kConfigurations)
+    if (c.family == Family::decode) list.push_back(c);
+  for (const Configuration& c : list)
+    for (const int sms : {1, 16, 132})
+      for (const i64 blocks : {1, 40, 132, 264, 100'000}) {
+        const int paced = decode::paced_stages(kBf16, c, blocks, sms);
+        EXPECT_TRUE(paced >= 1 && paced <= c.stages) << text_of(c) << ", " << blocks << " blocks on " << sms << " SMs: " << paced;
+      }
 }
 
 // Slices of K partition it, whatever the split.

@@ -87,6 +87,7 @@ std::string run_one(const Kernel& k, int combination, u64 bits) {
   o.scheduling = schedule == 0 ? Scheduling::round_robin : schedule % 2 ? Scheduling::random : Scheduling::priority;
   o.seed = u64(schedule) + 1;
   o.dependent_launch = true;
+  const bool weights_ready = schedule / 2 % 2;  // with every kind of schedule
   Problem p = problem_of(k.operation, k.configuration, bits);
   for (u64 other = bits; why_not(k.operation, k.configuration, p); p = problem_of(k.operation, k.configuration, ++other))
     if (other == bits + 64) return fmt::format("{} {} computes none of the sizes", text_of(k.operation), text_of(k.configuration));
@@ -95,8 +96,8 @@ std::string run_one(const Kernel& k, int combination, u64 bits) {
   if (k.operation.has_c) d.beta = 2;
   if (k.operation.inputs == Alignment::any) d.a.pointer_offset = 1;
   if (k.operation.output == Alignment::any) d.d.pointer_offset = 1;
-  const std::string failure = run_product(k.operation, k.configuration, p, d, o, 2).failure();
-  return failure.empty() ? failure : fmt::format("{} {} m={} n={} k={} batch={} combination {} bits {}: {}", text_of(k.operation), text_of(k.configuration), p.m, p.n, p.k, p.batch, combination, bits, failure);
+  const std::string failure = run_product(k.operation, k.configuration, p, d, o, 2, weights_ready).failure();
+  return failure.empty() ? failure : fmt::format("{} {} m={} n={} k={} batch={}{} combination {} bits {}: {}", text_of(k.operation), text_of(k.configuration), p.m, p.n, p.k, p.batch, weights_ready ? " weights ready" : "", combination, bits, failure);
 }
 
 TEST(Sweep, NothingIsReportedOfCorrectKernels) {

@@ -120,9 +120,7 @@ void Trace::count_mergeable(Stream& s, const Request& r) {
 
 // The sectors of a box's rows inside the tensor, once whatever number of blocks it goes to, and what is delivered to all of
 // them together: zeros come for the rest.
-void Trace::copy_issued(const Copy& copy) {
-  if (!copy.box) return;
-  const Box& box = *copy.box;
+void Trace::count_box(const Box& box, const char* call, Site site, bool store, u32 blocks) {
   u64 sectors = 0, filled = 0, rows = 0;
   box.inside([&](u64, const u8* at, u64 count) {
     const u64 address = reinterpret_cast<std::uintptr_t>(at);
@@ -131,15 +129,21 @@ void Trace::copy_issued(const Copy& copy) {
     ++rows;
     if (!l2_) return;
     const u64 first = place(address);
-    for (u64 sector = first / kSectorBytes; sector * kSectorBytes < first + count; ++sector) l2_->access(sector, copy.blocks == 0);
+    for (u64 sector = first / kSectorBytes; sector * kSectorBytes < first + count; ++sector) l2_->access(sector, store);
   });
   filled += (box.rows() - rows) * u64(fill_sectors(box.row_bytes));
-  AccessSite& out = sites_[site_index(copy.site, copy.call, u32(box.bytes))];
+  AccessSite& out = sites_[site_index(site, call, u32(box.bytes))];
   ++out.requests;
   out.sectors += sectors;
-  out.delivered += copy.blocks * (sectors + filled);
+  out.delivered += blocks * (sectors + filled);
   out.ideal_sectors += box.bytes / kSectorBytes;
 }
+
+void Trace::copy_issued(const Copy& copy) {
+  if (copy.box) count_box(*copy.box, copy.call, copy.site, copy.blocks == 0, copy.blocks);
+}
+
+void Trace::box_prefetched(const Box& box, Site site) { count_box(box, "tma_prefetch", site, false, 0); }
 
 void Trace::finish(Report& report) {
   for (auto& [key, s] : streams_)

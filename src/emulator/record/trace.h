@@ -26,6 +26,7 @@ class Trace : public Observer {
   Trace(const std::vector<Launch>& chain, u64 l2_bytes);
   void access(LaneAccess kind, const char* call, const Thread& thread, u64 address, u32 bytes, Site site) override;
   void copy_issued(const Copy& copy) override;
+  void box_prefetched(const Box& box, Site site) override;
   // Closes requests that not all lanes came to. Sites in order of first execution.
   void finish(Report& report);
 
@@ -52,6 +53,7 @@ class Trace : public Observer {
 
   std::size_t site_index(Site site, const char* call, u32 bytes);
   void close(Stream& s);
+  void count_box(const Box& box, const char* call, Site site, bool store, u32 blocks);
   void count_mergeable(Stream& s, const Request& r);
   u64 place(u64 address) const;
 
