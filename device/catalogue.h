@@ -138,6 +138,12 @@ inline constexpr Configuration kConfigurations[] = {
     simt(32, 32, 16, 4, 4),
 };
 
+constexpr bool contains(const Configuration& c) {
+  for (const Configuration& one : kConfigurations)
+    if (one == c) return true;
+  return false;
+}
+
 struct NamedOperation {
   const char* name;
   Operation operation;

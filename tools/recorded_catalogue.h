@@ -51,7 +51,7 @@ inline std::vector<RecordedTime> recorded_catalogue(const std::string& bench_res
       RecordedTime t{table.kind, catalogue::product(table.type, table.type), {std::atoll(cell("m").c_str()), std::atoll(cell("n").c_str()), std::atoll(cell("k").c_str())}, *c, table.dependent};
       t.burst_mhz = std::atof(cell("burst_mhz").c_str());
       t.burst = std::atof(cell("burst_us").c_str()) * 1e-6, t.sustained = std::atof(cell("settled_us").c_str()) * 1e-6;
-      if (std::find(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations), *c) == std::end(catalogue::kConfigurations)) return;
+      if (!catalogue::contains(*c)) return;
       if (!why_not_on(machine, t.operation, *c, t.problem)) times.push_back(t);
     });
   }

@@ -87,6 +87,12 @@ template <Operation O> struct Epilogue {
     using D = Storage<O.d>;
     store_global(static_cast<D*>(operands.d.data) + offset(operands.d, batch, row, column), round_to<D>(value));
   }
+  // Four accumulators of neighbours, those before `columns`, all the way to D.
+  FORETILE_DEVICE void finish_run(float (&x)[4], i32 columns, i32 row, i32 column) const {
+    FORETILE_UNROLL
+    for (int i = 0; i < 4; ++i) x[i] = column + i < columns ? (*this)(x[i], row, column + i) : 0;
+    store_run(x, columns - column < 4 ? columns - column : 4, row, column);
+  }
   // The first `count` of four neighbours, `column` a multiple of 4: at once where D keeps TMA's alignment.
   FORETILE_DEVICE void store_run(const float (&values)[4], i32 count, i32 row, i32 column) const {
     using D = Storage<O.d>;

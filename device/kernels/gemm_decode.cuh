@@ -66,12 +66,8 @@ template <Operation O, Configuration C> struct GemmDecode {
   FORETILE_DEVICE WorkIterator work() const {
     return {i32(block_index().x) / C.split_k, i32(grid_size().x) / C.split_k, i32(tile_count(args.grid))};
   }
-  // The usual case without the divisions of the general one, which take a tenth of a microsecond.
-  FORETILE_DEVICE TileCoordinate tile_of(i32 index) const {
-    return args.grid.tiles_m == 1 && args.grid.batch == 1 ? TileCoordinate{0, index, 0} : tile_at(index, args.grid);
-  }
   FORETILE_DEVICE Tile tile(i32 index) const {
-    const TileCoordinate at = tile_of(index);
+    const TileCoordinate at = tile_of(index, args.grid);
     const i32 first_row = at.m * C.tile_m, left = args.m - first_row;
     return {at, first_row, left < C.tile_m ? left : C.tile_m};
   }
@@ -130,10 +126,10 @@ template <Operation O, Configuration C> struct GemmDecode {
     if (++at.k_step < end) return;
     at.k_step = begin;
     at.tiles.advance();
-    if (!at.tiles.done()) at.tile = tile_of(at.tiles.next);
+    if (!at.tiles.done()) at.tile = tile_of(at.tiles.next, args.grid);
   }
 
-  FORETILE_DEVICE Step first_step() const { return {work(), tile_of(work().next), begin, {}}; }
+  FORETILE_DEVICE Step first_step() const { return {work(), tile_of(work().next, args.grid), begin, {}}; }
   FORETILE_DEVICE i32 stages_of_first_lap() const {
     const WorkIterator tiles = work();
     if (tiles.done()) return 0;

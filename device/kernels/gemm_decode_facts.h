@@ -12,6 +12,7 @@ using sm90::kTileRowBytes;
 using sm90::kWarpgroup;
 using sm90::slab_elements;
 using sm90::slabs;
+using sm90::tile_halves;
 
 // The weights stand on wgmma's 64-row side, the tokens on its N side: tile_n rows of B by tile_m rows of A.
 constexpr int bands(const Configuration& c) { return c.tile_n / kMmaRows; }
@@ -38,7 +39,6 @@ constexpr int band_row(const Configuration& c, int warpgroup, int band) { return
 // warpgroup the two of a pair meet in the registers of one thread. (Runs of eight by turns would meet in any tile, but take
 // boxes of eight rows: 10 to 30 % slower.)
 constexpr int kRunColumns = 8;  // what a warp holds in the lower or upper rows of a band
-constexpr int tile_halves(const Operation& o) { return o.gating == Gating::halves ? 2 : 1; }
 constexpr int half_columns(const Operation& o, const Configuration& c) { return c.tile_n / tile_halves(o); }
 constexpr bool pairs_in_registers(const Operation& o, const Configuration& c) { return o.gating == Gating::halves && bands_per_warpgroup(c) == 2; }
 struct Run {

@@ -317,9 +317,7 @@ template <Operation O, Configuration C> struct GemmFfma {
       }
       const i32 r = first_row + i32(at / kShare), c = first_column + i32(rank * kShare + at % kShare);
       if (r >= args.m || c >= args.n) continue;
-      FORETILE_UNROLL
-      for (int e = 0; e < 4; ++e) sums[e] = c + e < args.n ? epilogue(sums[e], r, c + e) : 0;
-      epilogue.store_run(sums, args.n - c < 4 ? args.n - c : 4, r, c);
+      epilogue.finish_run(sums, args.n, r, c);
     }
   }
 };

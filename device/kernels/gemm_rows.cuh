@@ -54,11 +54,6 @@ template <Operation O, Configuration C> struct GemmRows {
     return {i32(block_index().x) / C.cluster_k, i32(grid_size().x) / C.cluster_k, i32(tile_count(args.grid))};
   }
 
-  // The usual case without the divisions of the general one, which take as long as half a step.
-  FORETILE_DEVICE TileCoordinate tile_of(i32 index) const {
-    return args.grid.tiles_m == 1 && args.grid.batch == 1 ? TileCoordinate{0, index, 0} : tile_at(index, args.grid);
-  }
-
   FORETILE_DEVICE Mbarrier barrier(int offset) const { return {shared + u32(rows::barrier_offset(C) + offset)}; }
   FORETILE_DEVICE Mbarrier full(u32 stage) const { return barrier(rows::full_barrier(int(stage))); }
   FORETILE_DEVICE Mbarrier empty(u32 stage) const { return barrier(rows::empty_barrier(C, int(stage))); }
@@ -102,7 +97,7 @@ template <Operation O, Configuration C> struct GemmRows {
     if (!args.weights_ready) grid_dependency_wait();
     Cursor ring;
     for (WorkIterator tiles = work(); !tiles.done(); tiles.advance()) {
-      const TileCoordinate tile = tile_of(tiles.next);
+      const TileCoordinate tile = tile_of(tiles.next, args.grid);
       for (i32 step = begin; step < end; ++step, ring.advance())
         load(args.b, weights_stage(ring.stage), rows::weight_slab_bytes(C), rows::weight_box_bytes(args.tile_columns), step, tile.n * args.tile_columns, args.b_batched ? tile.batch : 0, ring, once);
     }
@@ -112,7 +107,7 @@ template <Operation O, Configuration C> struct GemmRows {
     grid_dependency_wait();
     Cursor ring;
     for (WorkIterator tiles = work(); !tiles.done(); tiles.advance()) {
-      const TileCoordinate tile = tile_of(tiles.next);
+      const TileCoordinate tile = tile_of(tiles.next, args.grid);
       for (i32 step = begin; step < end; ++step, ring.advance())
         load(args.a, tokens_stage(ring.stage), rows::token_slab_bytes(C), rows::token_box_bytes(C), step, tile.m * C.tile_m, args.a_batched ? tile.batch : 0, ring, again);
     }
@@ -183,7 +178,7 @@ template <Operation O, Configuration C> struct GemmRows {
       named_barrier_sync(rows::kConsumersBarrier, kConsumers);
       if constexpr (C.cluster_k > 1) exchange();
       if (first) grid_dependency_wait();
-      finish(tile_of(tiles.next));
+      finish(tile_of(tiles.next, args.grid));
       first = false;
     }
     if (first) grid_dependency_wait();
@@ -292,9 +287,7 @@ template <Operation O, Configuration C> struct GemmRows {
         total = sum_of(run);
       }
       float x[4] = {total.x, total.y, total.z, total.w};
-      FORETILE_UNROLL
-      for (int e = 0; e < 4; ++e) x[e] = column + e < args.n ? epilogue(x[e], row, column + e) : 0;
-      epilogue.store_run(x, args.n - column < 4 ? args.n - column : 4, row, column);
+      epilogue.finish_run(x, args.n, row, column);
     }
   }
 };

@@ -23,6 +23,11 @@ constexpr TileCoordinate tile_at(i32 index, const TileGrid& grid) {
   return {first + within - n * height, n, batch};
 }
 
+// The same; where there is one row of tiles, without the divisions, which take a tenth of a microsecond.
+constexpr TileCoordinate tile_of(i32 index, const TileGrid& grid) {
+  return grid.tiles_m == 1 && grid.batch == 1 ? TileCoordinate{0, index, 0} : tile_at(index, grid);
+}
+
 // What a persistent block asks for its next tile. Static round-robin today; a kernel never computes a tile from its
 // grid position, so a dynamic or grouped scheduler can replace this without touching kernels.
 struct WorkIterator {

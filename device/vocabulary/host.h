@@ -41,7 +41,6 @@ template <class T> inline T load_global(const T* address, Site site) {
   emulator::global_access(address, &value, sizeof(T), false, site);
   return value;
 }
-inline f32x4 load_global(const f32x4* address, L2Policy, Site site) { return load_global(address, site); }
 template <class T> inline void store_global(T* address, T value, Site site) {
   emulator::global_access(address, &value, sizeof(T), true, site);
 }

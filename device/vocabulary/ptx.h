@@ -241,12 +241,6 @@ template <class T> FORETILE_DEVICE T load_global(const T* address, Site) {
   using W = typename detail::Word<sizeof(T)>::type;
   return detail::bits_as<T>(*reinterpret_cast<const W*>(address));
 }
-FORETILE_VOCABULARY f32x4 load_global(const f32x4* address, L2Policy policy, Site) {
-  f32x4 v;
-  asm volatile("ld.global.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(address), "l"(policy.value));
-  return v;
-}
 template <class T> FORETILE_DEVICE void store_global(T* address, T value, Site) {
   using W = typename detail::Word<sizeof(T)>::type;
   *reinterpret_cast<W*>(address) = detail::bits_as<W>(value);

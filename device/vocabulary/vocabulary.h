@@ -141,7 +141,6 @@ FORETILE_VOCABULARY void store_cluster_async(ClusterAddress destination, f32x4 v
 
 // ---- global memory --------------------------------------------------------------------------------------
 template <class T> FORETILE_DEVICE T load_global(const T* address, Site site = Site::here());
-FORETILE_VOCABULARY f32x4 load_global(const f32x4* address, L2Policy policy, Site site = Site::here());
 template <class T> FORETILE_DEVICE void store_global(T* address, T value, Site site = Site::here());
 
 // ---- asynchronous copies of single elements ---------------------------------------------------------------

@@ -15,8 +15,6 @@ namespace {
 // Of the layers that were recorded.
 constexpr i64 kColumns[] = {1280, 32768}, kDepth[] = {512, 16384};
 
-bool in_catalogue(const Configuration& c) { return std::find(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations), c) != std::end(catalogue::kConfigurations); }
-
 }  // namespace
 
 Trust trust(const Machine& machine, const Operation& o, const Configuration& c, const Problem& p, const Conditions& conditions) {
@@ -40,7 +38,7 @@ Trust trust(const Machine& machine, const Operation& o, const Configuration& c, 
   differs(conditions.sm_budget > 0 && conditions.sm_budget < machine.sms, "a part of the SMs");
   differs(conditions.data == Data::zeros, "all-zero data");
   differs(conditions.regime == Regime::fixed_clock, "a fixed clock");
-  differs(!in_catalogue(c), "a configuration beyond the catalogue");
+  differs(!catalogue::contains(c), "a configuration beyond the catalogue");
   return t;
 }
 

@@ -53,10 +53,6 @@ std::vector<Timed> read(const std::string& name, const Operation& o = kBf16, con
   return runs;
 }
 
-bool in_catalogue(const Configuration& c) {
-  return std::find(std::begin(catalogue::kConfigurations), std::end(catalogue::kConfigurations), c) != std::end(catalogue::kConfigurations);
-}
-
 struct Errors {
   std::vector<double> all;
   double median() const { return at(0.5); }
@@ -83,7 +79,7 @@ TEST_F(Recorded, TimesOfOurKernels) {
   for (const Timed& run : runs_) {
     const double error = std::abs(forecast(h200_, kBf16, run.configuration, run.problem).seconds / run.seconds - 1);
     (run.problem.m <= 96 ? few : many).all.push_back(error);
-    if (in_catalogue(run.configuration)) listed.all.push_back(error);
+    if (catalogue::contains(run.configuration)) listed.all.push_back(error);
   }
   ASSERT_GT(few.all.size(), 500u);
   ASSERT_GT(many.all.size(), 500u);
@@ -110,7 +106,7 @@ TEST_F(Recorded, TimesOfFp32Tiles) {
     const double error = std::abs(forecast(h200_, o, t.configuration, t.problem).seconds / t.seconds - 1);
     all.all.push_back(error);
     if (t.configuration.cluster_k > 1) clusters.all.push_back(error);
-    if (in_catalogue(t.configuration)) listed.all.push_back(error);
+    if (catalogue::contains(t.configuration)) listed.all.push_back(error);
   }
   ASSERT_GE(all.all.size(), 300u);
   ASSERT_GE(listed.all.size(), 30u);
@@ -137,7 +133,7 @@ TEST_F(Recorded, ChoosesFp32Tiles) {
   for (const Timed& t : read("ffma_later_fp32_h200.csv", o, "burst_us")) {
     const double seconds = forecast(h200_, o, t.configuration, t.problem).seconds;
     all.all.push_back(std::abs(seconds / t.seconds - 1));
-    if (!in_catalogue(t.configuration)) continue;
+    if (!catalogue::contains(t.configuration)) continue;
     Shape& s = shapes[{t.problem.m, t.problem.n, t.problem.k}];
     if (seconds < s.picked) s.picked = seconds, s.of_pick = t.seconds;
     s.fastest = std::min(s.fastest, t.seconds);
@@ -167,7 +163,7 @@ TEST_F(Recorded, TimesOfRows) {
       rows.all.push_back(error);
       if (t.configuration.cluster_k > 1) clusters.all.push_back(error);
     }
-    if (!in_catalogue(t.configuration)) continue;
+    if (!catalogue::contains(t.configuration)) continue;
     if (t.configuration.family == Family::rows) listed.all.push_back(error);
     Shape& s = shapes[{t.problem.m, t.problem.n, t.problem.k}];
     if (seconds < s.picked) s.picked = seconds, s.of_pick = t.seconds;
@@ -249,7 +245,7 @@ TEST_F(Recorded, BurstsOfALaterDay) {
 TEST_F(Recorded, TheChoice) {
   std::map<std::tuple<i64, i64, i64>, std::vector<std::pair<double, double>>> shapes;
   for (const Timed& run : runs_)
-    if (in_catalogue(run.configuration))
+    if (catalogue::contains(run.configuration))
       shapes[{run.problem.m, run.problem.n, run.problem.k}].emplace_back(forecast(h200_, kBf16, run.configuration, run.problem).seconds, run.seconds);
   double sum = 0, worst = 1;
   int count = 0;
