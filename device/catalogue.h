@@ -92,7 +92,7 @@ inline constexpr Configuration kConfigurations[] = {
     decode(96, 64, 64, 9, 4),
     decode(96, 64, 64, 4),
     decode(96, 128, 64, 5),
-    decode(96, 128, 64, 5, 2),
+    decode(96, 128, 64, 6, 2),
     // fp32 in few rows: weights through a ring, their depths shared out over groups of warps and, where N has too few tiles for the
     // SMs, over a cluster.
     rows(1, 64, 128, 1, 2, 5, 8),

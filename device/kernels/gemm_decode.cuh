@@ -43,6 +43,7 @@ template <Operation O, Configuration C> struct GemmDecode {
   static constexpr int kSlabs = decode::slabs(O, C);
   static constexpr u32 kConsumers = decode::consumer_threads(C);
   static constexpr int kShareOfHalf = decode::share_of_half(O, C), kPitch = decode::share_pitch(O, C);
+  static constexpr u32 kOutputs = u32(decode::share_outputs(O, C));  // of D, in a block's share of a tile
   static constexpr bool kPacks = decode::packs(O, C), kPairs = decode::pairs_in_registers(O, C);
   using Cursor = RingCursor<C.stages>;
 
@@ -98,7 +99,7 @@ template <Operation O, Configuration C> struct GemmDecode {
       prefetch_tensor_map(args.a);
     }
     sync_block();
-    if constexpr (C.split_k > 1) cluster_arrive();
+    if constexpr (C.split_k > 1) cluster_arrive_relaxed();
 
     if (warp < kConsumers / 32) {
       consume(warp / 4);
@@ -210,8 +211,10 @@ template <Operation O, Configuration C> struct GemmDecode {
     bool first = true;
     for (WorkIterator tiles = work(); !tiles.done(); tiles.advance()) {
       const Tile t = tile(tiles.next);
+      Target target;
+      if constexpr (kPacks) target = target_of(t);
       float acc[kBands][kAccumulators];
-      multiply(acc, ring, warpgroup);
+      multiply(acc, ring, warpgroup, tiles.next + tiles.step >= tiles.count);
       if (!first) named_barrier_sync(decode::kConsumersBarrier, kConsumers);  // the values of the tile before have been read
       if constexpr (C.split_k > 1) send(acc, warpgroup);
       if constexpr (kPacks) {
@@ -222,7 +225,7 @@ template <Operation O, Configuration C> struct GemmDecode {
       named_barrier_sync(decode::kConsumersBarrier, kConsumers);
       if (first) grid_dependency_wait();
       if constexpr (kPacks) {
-        store_packed(t);
+        store_packed(t, target);
       } else {
         finish(t);
       }
@@ -245,25 +248,15 @@ template <Operation O, Configuration C> struct GemmDecode {
     named_barrier_sync(decode::kConsumersBarrier, kConsumers);
   }
 
-  // Leaves the cursor behind the last stage read.
-  FORETILE_DEVICE void multiply(float (&acc)[kBands][kAccumulators], Cursor& ring, u32 warpgroup) {
+  // Leaves the cursor behind the last stage read. Stages that are freed at once are not freed in the last lap of a block's last tile,
+  // where nobody asks for them again: its multiplies follow each other without a wait.
+  FORETILE_DEVICE void multiply(float (&acc)[kBands][kAccumulators], Cursor& ring, u32 warpgroup, bool last) {
+    constexpr bool kAtOnce = decode::frees_at_once(C);
+    const i32 last_lap = kAtOnce && last ? (end - begin > C.stages ? end - C.stages : begin) : end;
     u32 previous = 0;
-    for (i32 step = begin; step < end; ++step) {
-      mbarrier_wait(full(ring.stage), ring.parity);
-      const u32 weights = weights_stage(ring.stage).value;
-      const u32 tokens = tokens_stage(ring.stage).value;
-      wgmma_fence();
-      FORETILE_UNROLL
-      for (int part = 0; part < 4 * kSlabs; ++part) {  // 32 of a slab's 128 bytes along K an instruction
-        const u64 b = k_major_descriptor(tokens + part / 4 * decode::token_slab_bytes(C) + part % 4 * 32);
-        FORETILE_UNROLL
-        for (int band = 0; band < kBands; ++band) {
-          const u32 a = weights + part / 4 * decode::weight_slab_bytes(C) + part % 4 * 32 + u32(decode::band_row(C, int(warpgroup), band)) * decode::kTileRowBytes;
-          wgmma<O.a, C.tile_m>(acc[band], k_major_descriptor(a), b, step > begin || part > 0);
-        }
-      }
-      wgmma_commit();
-      if constexpr (decode::frees_at_once(C)) {
+    for (i32 step = begin; step < last_lap; ++step) {
+      multiply_stage(acc, ring, warpgroup, step > begin);
+      if constexpr (kAtOnce) {
         wgmma_wait<0>();
         release(ring.stage);
       } else if (step > begin) {
@@ -273,10 +266,31 @@ template <Operation O, Configuration C> struct GemmDecode {
       previous = ring.stage;
       ring.advance();
     }
-    if constexpr (!decode::frees_at_once(C)) {
-      wgmma_wait<0>();
-      release(previous);
+    if constexpr (kAtOnce) {
+      for (i32 step = last_lap; step < end; ++step) {
+        multiply_stage(acc, ring, warpgroup, step > begin);
+        ring.advance();
+      }
     }
+    wgmma_wait<0>();
+    if constexpr (!kAtOnce) release(previous);
+  }
+
+  FORETILE_DEVICE void multiply_stage(float (&acc)[kBands][kAccumulators], const Cursor& ring, u32 warpgroup, bool accumulate) {
+    mbarrier_wait(full(ring.stage), ring.parity);
+    const u32 weights = weights_stage(ring.stage).value;
+    const u32 tokens = tokens_stage(ring.stage).value;
+    wgmma_fence();
+    FORETILE_UNROLL
+    for (int part = 0; part < 4 * kSlabs; ++part) {  // 32 of a slab's 128 bytes along K an instruction
+      const u64 b = k_major_descriptor(tokens + part / 4 * decode::token_slab_bytes(C) + part % 4 * 32);
+      FORETILE_UNROLL
+      for (int band = 0; band < kBands; ++band) {
+        const u32 a = weights + part / 4 * decode::weight_slab_bytes(C) + part % 4 * 32 + u32(decode::band_row(C, int(warpgroup), band)) * decode::kTileRowBytes;
+        wgmma<O.a, C.tile_m>(acc[band], k_major_descriptor(a), b, accumulate || part > 0);
+      }
+    }
+    wgmma_commit();
   }
 
   FORETILE_DEVICE void release(u32 stage) {
@@ -407,31 +421,43 @@ template <Operation O, Configuration C> struct GemmDecode {
       store_matrix_x2_transposed(packed(u32(kMatrices) / 2 * 8 - 8 + token % 8, output), {fragment(kMatrices - 2), fragment(kMatrices - 1)});
   }
 
-  // A thread writes eight neighbours of D in every kTokensAtOnce-th row of the tile.
-  FORETILE_DEVICE void store_packed(const Tile& t) {
-    using D = Storage<O.d>;
-    constexpr u32 kShare = u32(decode::share_outputs(O, C)), kPieces = kShare / 8;
-    constexpr i32 kTokensAtOnce = kConsumers / kPieces, kRounds = (C.tile_m + kTokensAtOnce - 1) / kTokensAtOnce;
-    constexpr i32 kBatch = kRounds < 4 ? kRounds : 4;
-    const i32 outputs = i32(output_columns(O, args.n)), outputs_of_tile = i32(output_columns(O, args.tile_columns));
-    const u32 in_tile = slice * kShare + thread_index() % kPieces * 8, place = in_tile - packed_first_output();
-    const i32 column = t.at.n * outputs_of_tile + i32(in_tile);
-    if (i32(in_tile) >= outputs_of_tile || column >= outputs) return;
+  // A thread writes eight neighbours of D in every kPackedTokens-th row of the tile. Where, it works out before the multiply, so that
+  // nothing is left to do when the last weights have come.
+  static constexpr u32 kPieces = max_of(kOutputs / 8, 1);
+  static constexpr i32 kPackedTokens = kConsumers / kPieces, kPackedRounds = (C.tile_m + kPackedTokens - 1) / kPackedTokens;
+  struct Target {
+    Storage<O.d>* to;  // in the first of these rows
+    i64 step;          // elements to the next one
+    i32 columns;       // of D that are left from there, 0 or fewer: nothing to write
+  };
+  FORETILE_DEVICE u32 first_output() const { return slice * kOutputs + thread_index() % kPieces * 8; }  // in the tile
+  FORETILE_DEVICE Target target_of(const Tile& t) const {
+    const i32 outputs_of_tile = i32(output_columns(O, args.tile_columns)), in_tile = i32(first_output());
+    const i32 column = t.at.n * outputs_of_tile + in_tile, row = t.first_row + i32(thread_index() / kPieces);
     const MatrixArgument& d = args.epilogue.d;
-    D* const to = static_cast<D*>(d.data) + Epilogue<O>::offset(d, t.at.batch, t.first_row, column);
-    for (i32 first = i32(thread_index() / kPieces); first < t.tokens; first += kBatch * kTokensAtOnce) {
-      if (O.output == Alignment::tma && column + 8 <= outputs) {
-        u32x4 piece[kBatch];
-        FORETILE_UNROLL
-        for (i32 i = 0; i < kBatch; ++i)
-          if (first + i * kTokensAtOnce < t.tokens) piece[i] = load_shared<u32x4>(packed(u32(first + i * kTokensAtOnce), place));
-        FORETILE_UNROLL
-        for (i32 i = 0; i < kBatch; ++i)
-          if (first + i * kTokensAtOnce < t.tokens) store_global(reinterpret_cast<u32x4*>(to + (first + i * kTokensAtOnce) * d.ld), piece[i]);
-      } else {
-        for (i32 token = first; token < t.tokens && token < first + kBatch * kTokensAtOnce; token += kTokensAtOnce)
-          for (i32 j = 0; j < 8 && column + j < outputs; ++j) store_global(to + token * d.ld + j, load_shared<D>(packed(u32(token), place + u32(j))));
-      }
+    Target target;
+    target.to = static_cast<Storage<O.d>*>(d.data) + Epilogue<O>::offset(d, t.at.batch, row, column);
+    target.step = kPackedTokens * d.ld;
+    target.columns = in_tile < outputs_of_tile ? i32(output_columns(O, args.n)) - column : 0;
+    compute_now(target.to), compute_now(target.step), compute_now(target.columns);
+    return target;
+  }
+  FORETILE_DEVICE void store_packed(const Tile& t, const Target& target) {
+    if (target.columns <= 0) return;
+    const u32 place = first_output() - packed_first_output();
+    const i32 first = i32(thread_index() / kPieces);
+    if (O.output == Alignment::tma && target.columns >= 8) {
+      u32x4 piece[kPackedRounds];  // no register is written again while a store may still read it
+      FORETILE_UNROLL
+      for (i32 i = 0; i < kPackedRounds; ++i)
+        if (first + i * kPackedTokens < t.tokens) piece[i] = load_shared<u32x4>(packed(u32(first + i * kPackedTokens), place));
+      FORETILE_UNROLL
+      for (i32 i = 0; i < kPackedRounds; ++i)
+        if (first + i * kPackedTokens < t.tokens) store_global(reinterpret_cast<u32x4*>(target.to + i * target.step), piece[i]);
+    } else {
+      for (i32 i = 0; i < kPackedRounds && first + i * kPackedTokens < t.tokens; ++i)
+        for (i32 j = 0; j < 8 && j < target.columns; ++j)
+          store_global(target.to + i * target.step + j, load_shared<Storage<O.d>>(packed(u32(first + i * kPackedTokens), place + u32(j))));
     }
   }
 
@@ -457,7 +483,7 @@ template <Operation O, Configuration C> struct GemmDecode {
   // that their loads are under way together.
   FORETILE_DEVICE void finish(const Tile& t) {
     constexpr bool kGated = O.gating != Gating::none;
-    constexpr u32 kOutputs = u32(decode::share_outputs(O, C)), kRuns = kOutputs / 4;  // of D, in this share
+    constexpr u32 kRuns = kOutputs / 4;
     constexpr i32 kTokensAtOnce = kConsumers / kRuns, kRounds = (C.tile_m + kTokensAtOnce - 1) / kTokensAtOnce;
     constexpr i32 kBatch = kRounds < 4 ? kRounds : 4;
     static_assert(kConsumers % kRuns == 0);

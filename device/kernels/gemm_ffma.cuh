@@ -153,7 +153,7 @@ template <Operation O, Configuration C> struct GemmFfma {
         fence_mbarrier_init();
         mbarrier_arrive_expect(partials(), u32(ffma::expected_bytes(C)));
       }
-      cluster_arrive();
+      cluster_arrive_relaxed();
       grid_dependency_wait();
       compute(tile_at(i32(block_index().x) / C.cluster_k, args.grid));
     } else {

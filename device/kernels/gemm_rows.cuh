@@ -76,7 +76,7 @@ template <Operation O, Configuration C> struct GemmRows {
     if (warp == kWarps && lane_index() == 0) prefetch_tensor_map(args.b);
     if (warp == kWarps + 1 && lane_index() == 0) prefetch_tensor_map(args.a);
     sync_block();
-    if constexpr (C.cluster_k > 1) cluster_arrive();
+    if constexpr (C.cluster_k > 1) cluster_arrive_relaxed();
 
     if (warp < kWarps) {
       if constexpr (rows::reallocates_registers(C)) register_acquire<rows::consumer_registers(C)>();

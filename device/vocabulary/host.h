@@ -57,6 +57,7 @@ template <DType T> inline void mma_sync(float (&d)[4], const u32x4& a, const u32
 }
 
 inline void keep_order(u32) {}
+template <class T> inline void compute_now(T&) {}
 template <class T> inline void unset(T& registers) { std::memset(static_cast<void*>(&registers), 0xFF, sizeof registers); }
 
 template <class T> inline T round_to(float x);

@@ -31,6 +31,7 @@ FORETILE_VOCABULARY void named_barrier_arrive(u32 id, u32 threads, Site) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 FORETILE_VOCABULARY void cluster_arrive(Site) { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+FORETILE_VOCABULARY void cluster_arrive_relaxed(Site) { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 FORETILE_VOCABULARY void cluster_wait(Site) { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 // ---- mbarriers ------------------------------------------------------------------------------------------
@@ -318,6 +319,10 @@ FORETILE_VOCABULARY void grid_dependency_launch(Site) {
 template <class T> FORETILE_DEVICE void unset(T&) {}
 // A way out that is never taken ends a block of code. Behind the first one ptxas knows of the others, and drops them late.
 FORETILE_VOCABULARY void keep_order(u32 not_zero) { asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %0, 0;\n@p exit;\n}" ::"r"(not_zero)); }
+template <class T> FORETILE_DEVICE void compute_now(T& value) {
+  if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value) : : "memory");
+  else asm volatile("" : "+r"(value) : : "memory");
+}
 
 FORETILE_VOCABULARY float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 FORETILE_VOCABULARY float exponential(float x) { return expf(x); }

@@ -61,6 +61,7 @@ FORETILE_VOCABULARY void sync_warp(Site site = Site::here());                   
 FORETILE_VOCABULARY void named_barrier_sync(u32 id, u32 threads, Site site = Site::here());      // id 0..15
 FORETILE_VOCABULARY void named_barrier_arrive(u32 id, u32 threads, Site site = Site::here());    // does not wait
 FORETILE_VOCABULARY void cluster_arrive(Site site = Site::here());  // all threads of all blocks; release
+FORETILE_VOCABULARY void cluster_arrive_relaxed(Site site = Site::here());  // releases nothing but fenced mbarrier_init()s of this thread
 FORETILE_VOCABULARY void cluster_wait(Site site = Site::here());    // acquire
 
 // ---- mbarriers ------------------------------------------------------------------------------------------
@@ -171,6 +172,8 @@ template <class T> FORETILE_DEVICE void unset(T& registers);
 // Arithmetic in front of it stays in front of arithmetic behind it: ptxas reorders hundreds of independent multiplies at will, and its
 // choice of registers depends on their order. The value, which must not be 0, is not to be known when compiling; no instruction is left.
 FORETILE_VOCABULARY void keep_order(u32 not_zero);
+// The value is worked out here, in front of everything behind it, and not where it is first used. A pointer or an integer.
+template <class T> FORETILE_DEVICE void compute_now(T& value);
 
 // ---- arithmetic that the two sides must agree on ---------------------------------------------------------
 FORETILE_VOCABULARY float multiply_add(float a, float b, float c);  // fused: one rounding

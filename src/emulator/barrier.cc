@@ -123,13 +123,15 @@ void Machine::complete_named(NamedBarrier& b, u32 id) {
 
 // ---- the cluster's barrier -------------------------------------------------------------------------------
 
-void Machine::cluster_arrive(Site site) {
+void Machine::cluster_arrive(bool relaxed, Site site) {
   Thread& t = me();
   Cluster& c = *t.cluster;
   if (t.cluster_arrived) fail("cluster-barrier", site, "{} arrives at the cluster barrier twice without cluster_wait()", name_thread(t));
+  for (MbarrierState* b : t.fenced_inits) b->announced = c.generation;
+  t.fenced_inits.clear();
   t.cluster_arrived = true;
   t.cluster_generation = c.generation;
-  release_into(c.building, t);
+  if (!relaxed) release_into(c.building, t);
   if (++c.arrived == c.live) complete_cluster(c);
 }
 
@@ -150,6 +152,7 @@ void Machine::cluster_wait(Site site) {
     block_on({Wait::Kind::cluster, "cluster_wait", site, 0, 0});
   }
   t.cluster_arrived = false;
+  t.cluster_waited = t.cluster_generation + 1;
   acquire(t, c.released);  // no thread can arrive twice before this one waits, so it is still that phase's
 }
 

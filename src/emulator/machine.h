@@ -51,7 +51,7 @@ class Machine {
   bool elect_one(Site site);
   void sync_block(Site site);
   void named_barrier(u32 id, u32 threads, bool wait, const char* call, Site site);
-  void cluster_arrive(Site site);
+  void cluster_arrive(bool relaxed, Site site);
   void cluster_wait(Site site);
   void registers(u32 count, bool acquire, Site site);
   void grid_dependency_wait(Site site);

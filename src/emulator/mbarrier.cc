@@ -24,7 +24,8 @@ MbarrierState& Machine::find_barrier(Block& block, u32 address, const char* call
 // Whether this thread can know that the barrier is initialised.
 void Machine::check_barrier_ready(const MbarrierState& b, bool async, Site site) {
   if (!options_.races) return;
-  if (!me().view().knows(b.init.agent, b.init.epoch))
+  const bool announced = me().cluster == b.block->cluster && b.announced < me().cluster_waited;
+  if (!announced && !me().view().knows(b.init.agent, b.init.epoch))
     report("race", site, "the mbarrier at {} is used at {}, not ordered after its initialisation at {}", name_shared(b), name_site(site),
            name_site(b.init.site));
   else if (async && !b.fenced)
@@ -169,8 +170,10 @@ bool Machine::mbarrier_test(u32 address, u32 parity, Site site) {
 // ---- fences ----------------------------------------------------------------------------------------------
 
 void Machine::fence_mbarrier_init() {
-  for (MbarrierState* b : me().unfenced_inits) b->fenced = true;
-  me().unfenced_inits.clear();
+  Thread& t = me();
+  for (MbarrierState* b : t.unfenced_inits) b->fenced = true;
+  t.fenced_inits.insert(t.fenced_inits.end(), t.unfenced_inits.begin(), t.unfenced_inits.end());
+  t.unfenced_inits.clear();
 }
 
 void Machine::fence_proxy_async() {

@@ -57,6 +57,7 @@ struct MbarrierState {
   u32 last_copy = 0;    // epoch in which the youngest copy landed
   Access init;
   bool fenced = false;  // the initialisation is visible to the asynchronous proxy
+  u32 announced = ~0u;  // the phase of the cluster's barrier at which its thread arrived after that
   Release building;
   Knowledge released;   // by the last completed phase
   std::vector<Thread*> waiters;
@@ -207,9 +208,10 @@ struct Thread {
   u32 epoch = 1, fenced_epoch = 0;
   Wait wait;
   Groups bulk_reads, bulk_writes, copies;
-  std::vector<MbarrierState*> unfenced_inits;
+  std::vector<MbarrierState*> unfenced_inits, fenced_inits;  // the latter since its last cluster_arrive
   u32 cluster_generation = 0;
   bool cluster_arrived = false;
+  u32 cluster_waited = 0;  // phases of the cluster's barrier that it has waited for: those before
   u64 spin_round = 0;  // Machine's, at its last fruitless test
 
   u32 warp_index() const { return index / kWarp; }

@@ -49,7 +49,8 @@ void named_barrier_sync(u32 id, u32 threads, Site site) {
 void named_barrier_arrive(u32 id, u32 threads, Site site) {
   counted(site, "named_barrier_arrive", [&](Machine& m, int delta) { m.named_barrier(id, threads + u32(32 * delta), false, "named_barrier_arrive", site); });
 }
-void cluster_arrive(Site site) { call(site, "cluster_arrive", [&](Machine& m) { m.cluster_arrive(site); }); }
+void cluster_arrive(Site site) { call(site, "cluster_arrive", [&](Machine& m) { m.cluster_arrive(false, site); }); }
+void cluster_arrive_relaxed(Site site) { call(site, "cluster_arrive_relaxed", [&](Machine& m) { m.cluster_arrive(true, site); }); }
 void cluster_wait(Site site) { call(site, "cluster_wait", [&](Machine& m) { m.cluster_wait(site); }); }
 
 void mbarrier_init(Mbarrier b, u32 arrivals, Site site) {

@@ -46,6 +46,7 @@ struct Anatomy {
   bool uneven = false;     // decode with K split: some SMs hold two blocks and some one
   double ways_out = 1;     // decode: epilogues and exchanges that show, of waves one after the other
   double more_waves = 0;   // decode: further waves of clusters, seconds
+  double held_seconds = 0, behind_seconds = 0;  // decode: DRAM's time for the weights that rings hold; the part of it that the last SM is behind
   double missed_again = 0; // decode: of DRAM's time
   double empty_share = 1;  // decode: of what a line beyond the matrix costs with 1,024 slabs under way
   bool early = false;      // decode, dependent launches: all weights of a block are asked for before its tokens, while the kernel before runs

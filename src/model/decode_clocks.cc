@@ -71,6 +71,10 @@ void decode_clocks(const Machine& machine, const Operation& o, const Configurati
   // lines every second stands at L2's other partition and misses them once more, of many all but one.
   if (c.split_k > 1) x.missed_again = k.missed_again * (1 - std::exp2(1 - double(x.grid.tiles_m)));
   x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * k.dram_efficiency) * (1 + x.missed_again);
+  // The deeper its ring, the further an SM to which L2 is near runs ahead of others, which read on alone in the end.
+  const double held = double(blocks) * c.stages * decode::weight_bytes(o, c, x.tile_columns);
+  x.held_seconds = std::min(held, x.traffic.b_bytes) / machine.dram_bandwidth;
+  x.behind_seconds = k.run_ahead * x.held_seconds;
   x.side_by_side = x.grid.tiles_m <= kRowsSideBySide;
   x.empty_share = std::pow(kSlabsUnderWay / (double(blocks) * decode::stages_in_flight(c) * slabs), k.empty_line_power);
   const double empty = double(x.tiles) * c.split_k * double(x.steps) * x.empty_lines * k.empty_line_bytes * x.empty_share;
@@ -89,12 +93,12 @@ double decode_busiest(const Anatomy& x) {
 double decode_seconds_at(const Anatomy& x, double clock) {
   const double memory = std::pow(x.dram_seconds, x.memory_power) + std::pow(x.l2_seconds, x.memory_power);
   const double sum = std::pow(memory, x.power / x.memory_power) + std::pow(decode_busiest(x) / clock, x.power);
-  return x.launch_seconds + std::pow(sum, 1 / x.power) + (x.epilogue + x.exchange) / clock * x.ways_out + x.more_waves;
+  return x.launch_seconds + std::pow(sum, 1 / x.power) + (x.epilogue + x.exchange) / clock * x.ways_out + x.more_waves + x.behind_seconds;
 }
 
 void decode_parts(const Anatomy& x, Forecast& f) {
   f.epilogue = x.epilogue / x.clock;
-  f.latency = (x.epilogue + x.exchange) / x.clock * x.ways_out + x.more_waves;
+  f.latency = (x.epilogue + x.exchange) / x.clock * x.ways_out + x.more_waves + x.behind_seconds;
   if (x.step_latency >= std::max({x.step_math, x.step_shared, x.step_l2, x.step_issue})) f.latency += double(x.steps) * double(x.rounds) * x.step_latency / x.clock;
 }
 

@@ -112,6 +112,7 @@ constexpr Field kFields[] = {
     {"decode", "wave", "s", FORETILE_MEMBER(decode.wave_seconds), 0, 0.0001, 90},
     {"decode", "uneven_waves", "s", FORETILE_MEMBER(decode.uneven_waves_seconds), 0, 0.0001, 90},
     {"decode", "uneven_wave", "s", FORETILE_MEMBER(decode.uneven_wave_seconds), 0, 0.0001, 90},
+    {"decode", "run_ahead", "of DRAM's time", FORETILE_MEMBER(decode.run_ahead), 0, 2, 90},
     {"decode_dependent", "dram_efficiency", "of bandwidth", FORETILE_MEMBER(decode_dependent.dram_efficiency), 0.3, 1, 90},
     {"decode_dependent", "launch", "s", FORETILE_MEMBER(decode_dependent.launch_seconds), 0, 0.0001, 90},
     {"decode_dependent", "l2_efficiency", "of L2 rate", FORETILE_MEMBER(decode_dependent.l2_efficiency), 0.1, 1, 90},

@@ -101,6 +101,7 @@ struct Machine {
     double exchange_clocks_per_kib = 0;
     double wave_seconds = 0;        // another wave of clusters, where all SMs hold as many blocks: they start and end together
     double uneven_waves_seconds = 0, uneven_wave_seconds = 0;  // where some hold two and some one: that there is a second wave, and each
+    double run_ahead = 0;           // plain launches alone: of DRAM's time for what rings hold, by which the last SM is behind the first ones
     // Dependent launches alone. Blocks start where the kernel before left room.
     double crowding = 0;            // more than half of the SMs, not all: some GPCs fill up, and L2 takes longer by this power of SMs over blocks
     double early_launch = 0;        // of the launch, where a second block fits on an SM and asks for all of its weights before its tokens

@@ -98,6 +98,26 @@ TEST(Barriers, ClusterBarrierJoinsAllBlocks) {
   }
 }
 
+// The relaxed arrival is enough for a peer's signals: it says that the barriers stand, and nothing else (defects_test.cc).
+TEST(Barriers, RelaxedClusterArrivalAnnouncesInitialisedMbarriers) {
+  for (const Options& o : every_mode()) {
+    LaunchShape shape = one_block(32);
+    shape.blocks = 4, shape.cluster = 2;
+    const Report r = emulate(shape, [&] {
+      const bool first = thread_index() == 0;
+      if (first) mbarrier_init(barrier_at(0), 1), fence_mbarrier_init(), mbarrier_arrive_expect(barrier_at(0), 4);
+      sync_warp();
+      cluster_arrive_relaxed();
+      cluster_wait();
+      const u32 peer = cluster_rank() ^ 1;
+      if (first) store_cluster_async(cluster_address(shared_base() + 64, peer), 5.0f, cluster_address(barrier_at(0).address, peer));
+      mbarrier_wait(barrier_at(0), 0);
+      EXPECT_EQ(load_shared<float>(shared_base() + 64), 5.0f);
+    }, {}, o);
+    EXPECT_EQ(r.text(), "no findings") << mode_name(o);
+  }
+}
+
 TEST(Barriers, ElectOneElectsOneAndNotAlwaysLaneZero) {
   std::vector<u32> lanes;
   for (u64 seed = 0; seed < 8; ++seed)

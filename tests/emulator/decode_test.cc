@@ -169,7 +169,7 @@ TEST(Decode, CasesTakeEveryBranchWithEverySplit) {
 
 // What ready weights are asked for before the grid wait: as many stages at a time as are paced, each handed over once it has landed;
 // then boxes of the next stages come to L2, as many as there are and none behind the last step: nothing comes from DRAM that would not
-// come anyway.
+// come anyway. Nor is a stage freed at once that nobody will fill again.
 TEST(Decode, EarlyWeightsAreHandedOverAndPrefetchedAsFarAsThereAreAny) {
   struct Early { const char* name; Operation operation; Configuration configuration; Problem problem; int sms; };
   const Early kEarly[] = {
@@ -187,12 +187,13 @@ TEST(Decode, EarlyWeightsAreHandedOverAndPrefetchedAsFarAsThereAreAny) {
     const Configuration& c = e.configuration;
     const decode::Balance b = decode::balance(e.operation, c, e.problem, e.sms);
     const i64 paced = decode::paced_stages(e.operation, c, b.units * c.split_k, e.sms);
-    i64 handed_over = 0, prefetched = 0, steps_of_all = 0;
+    i64 handed_over = 0, prefetched = 0, freed = 0;
     for (i64 unit = 0; unit < b.units; ++unit)
       for (i32 slice = 0; slice < c.split_k; ++slice) {
         const i64 tiles = ceil_div(b.tiles - unit, b.units);
-        const i64 steps = tiles * (decode::first_step(i32(e.problem.k), slice + 1, c) - decode::first_step(i32(e.problem.k), slice, c)), lap = min_of(steps, c.stages);
-        handed_over += max_of(lap - paced, 0), prefetched += min_of(steps - lap, decode::prefetched_stages(c)), steps_of_all += steps;
+        const i64 of_tile = decode::first_step(i32(e.problem.k), slice + 1, c) - decode::first_step(i32(e.problem.k), slice, c);
+        const i64 steps = tiles * of_tile, lap = min_of(steps, c.stages);
+        handed_over += max_of(lap - paced, 0), prefetched += min_of(steps - lap, decode::prefetched_stages(c)), freed += steps - (decode::frees_at_once(c) ? min_of(of_tile, c.stages) : 0);
       }
     Options o;
     o.trace = o.dependent_launch = true;
@@ -205,7 +206,7 @@ TEST(Decode, EarlyWeightsAreHandedOverAndPrefetchedAsFarAsThereAreAny) {
       if (a.call == "tma_prefetch") boxes += i64(a.requests), sectors += a.sectors;
     for (const CallSite& a : r.report.calls) arrivals += a.call == "mbarrier_arrive" ? i64(a.executions) : 0;
     EXPECT_EQ(boxes, prefetched * decode::slabs(e.operation, c) * decode::tile_halves(e.operation)) << e.name;
-    EXPECT_EQ(arrivals, handed_over + steps_of_all * decode::empty_arrivals(c)) << e.name;
+    EXPECT_EQ(arrivals, handed_over + freed * decode::empty_arrivals(c)) << e.name;
     const L2Traffic &early_l2 = r.report.l2, &late_l2 = late.report.l2;
     EXPECT_EQ(early_l2.load_sectors, late_l2.load_sectors + sectors) << e.name;
     EXPECT_EQ(early_l2.load_hits, late_l2.load_hits + sectors) << e.name;

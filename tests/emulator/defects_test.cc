@@ -342,6 +342,21 @@ const std::vector<Defect>& defects() {
         if (first()) mbarrier_arrive_cluster(barrier_at(0), cluster_rank() ^ 1);
         cluster_sync();
       }, 2, 2),
+      in_block("relaxed_arrival_before_the_fence", "race", 32, [] {
+        if (first()) mbarrier_init(barrier_at(0), 1);
+        cluster_arrive_relaxed();
+        if (first()) fence_mbarrier_init();
+        cluster_wait();
+        if (first()) mbarrier_arrive_cluster(barrier_at(0), cluster_rank() ^ 1);
+        if (first()) mbarrier_wait(barrier_at(0), 0);
+      }, 2, 2),
+      in_block("relaxed_arrival_releases_no_data", "race", 32, [] {
+        if (first()) mbarrier_init(barrier_at(0), 1), fence_mbarrier_init(), store_shared(word(8), 7u);
+        cluster_arrive_relaxed();
+        cluster_wait();
+        if (first()) mbarrier_arrive_expect(barrier_at(0), 4), store_cluster_async(cluster_address(word(8), cluster_rank() ^ 1), 8.0f, cluster_address(barrier_at(0).address, cluster_rank() ^ 1));
+        if (first()) mbarrier_wait(barrier_at(0), 0);
+      }, 2, 2),
 
       sending("sent_to_a_block_whose_barrier_is_not_initialised", "mbarrier", Sent::without_barrier),
       sending("sent_before_the_cluster_wait", "race", Sent::before_cluster_wait),

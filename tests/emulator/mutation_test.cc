@@ -71,7 +71,7 @@ const Reason kRedundant[] = {
     {"bulk_wait_read", Mutation::Kind::less, "waits for more groups than needed: stronger"},
     {"bulk_wait", Mutation::Kind::less, "waits for more groups than needed: stronger"},
     {"sync_warp", Mutation::Kind::drop,
-     "brings a producer warp of the decode or rows kernel together again before cluster_wait(), which a GPU executes for whole warps; it orders no access, and the emulator lets each lane wait by itself",
+     "brings a producer warp of the decode or rows kernel together again before a barrier that a GPU executes for whole warps; it orders no access, and the emulator lets each lane come by itself",
      "sync_warp();"},
     {"cluster_wait", Mutation::Kind::drop,
      "the decode kernel's producer warp touches nothing of a peer and no peer anything of it: its arrival, which says that the barriers are initialised, is needed (dropping that is reported), "

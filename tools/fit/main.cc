@@ -80,6 +80,8 @@ const std::vector<Constant> kLibrary = {
     {"library.burst_power", FORETILE_MEMBER(library.burst_power), 0.3, 0.01, 2},
     {"library.burst", FORETILE_MEMBER(library.burst_seconds), 3e-3, 1e-5, 1},
 };
+// Of two clusters that read the same weights every second finds them at L2's other partition: `missed_again` is 1, or little less, though
+// other constants could take its part in most of the recorded times.
 #define FORETILE_DECODE(section)                                                                           \
   {#section ".dram_efficiency", FORETILE_MEMBER(section.dram_efficiency), 0.9, 0.5, 0.96},                 \
   {#section ".l2_efficiency", FORETILE_MEMBER(section.l2_efficiency), 0.8, 0.1, 1},                        \
@@ -90,7 +92,7 @@ const std::vector<Constant> kLibrary = {
   {#section ".step_clocks", FORETILE_MEMBER(section.step_clocks), 400, 1, 2000},                           \
   {#section ".empty_line_bytes", FORETILE_MEMBER(section.empty_line_bytes), 400, 1, 10000},                \
   {#section ".empty_line_power", FORETILE_MEMBER(section.empty_line_power), 0.2, 0.01, 1},                 \
-  {#section ".missed_again", FORETILE_MEMBER(section.missed_again), 1, 0.01, 2},                           \
+  {#section ".missed_again", FORETILE_MEMBER(section.missed_again), 1, 0.9, 2},                           \
   {#section ".round_clocks", FORETILE_MEMBER(section.round_clocks), 30, 1, 5000},                          \
   {#section ".tile_clocks", FORETILE_MEMBER(section.tile_clocks), 500, 1, 5000},                           \
   {#section ".exchange_clocks", FORETILE_MEMBER(section.exchange_clocks), 1000, 1, 10000},                 \
@@ -98,7 +100,7 @@ const std::vector<Constant> kLibrary = {
   {#section ".wave", FORETILE_MEMBER(section.wave_seconds), 1.5e-6, 1e-8, 1e-4},                           \
   {#section ".uneven_waves", FORETILE_MEMBER(section.uneven_waves_seconds), 3e-6, 1e-8, 1e-4},             \
   {#section ".uneven_wave", FORETILE_MEMBER(section.uneven_wave_seconds), 7e-7, 1e-8, 1e-4}
-const std::vector<Constant> kDecode = {FORETILE_DECODE(decode)}, kDecodeDependent = {
+const std::vector<Constant> kDecode = {FORETILE_DECODE(decode), {"decode.run_ahead", FORETILE_MEMBER(decode.run_ahead), 0.1, 0.001, 2}}, kDecodeDependent = {
     FORETILE_DECODE(decode_dependent),
     {"decode_dependent.crowding", FORETILE_MEMBER(decode_dependent.crowding), 0.5, 0.01, 2},
     {"decode_dependent.early_launch", FORETILE_MEMBER(decode_dependent.early_launch), 0.5, 0.01, 1},
