@@ -16,6 +16,8 @@
 #   configurations  the tables that the forecast is held against, catalogue_*_h200.csv for bench/results: every configuration of
 #                   the catalogue worth timing, bf16 at 93 shapes, few rows first, of 1 to 8192 (SECONDS_LIMIT, default 300:
 #                   no new shape after so long)
+#   configurations-decode  the decode kernels alone, plain and dependent, 15 layers at M = 1 to 96: tiles as high as M and the next ones
+#                   (decode_M.csv and decode_dependent_M.csv, whose rows replace those of the two tables)
 #   configurations-fp32, configurations-dependent, configurations-simt
 #                   fp32 at 64 shapes; bf16 in dependent launches at 60 shapes of few rows; the portable kernel alone
 #   ladder          every rung at 1024, 4096 and 8192; every tile of rungs 3 to 8 at 512 to 8192; other shapes; and 300 random
@@ -23,7 +25,7 @@
 #   calibrate       foretile calibrate with its built-in set: a machine file, and the model's error (needs foretile beside the tool)
 #
 # About: verify 4 min at most, sanitizer 1-2, squares 1, layers 6 (3 a type), few 2, floor 2, invariant 1, gated 5, faults 5,
-# configurations 5 (fp32 1, dependent 1, simt 0.5), ladder 5, calibrate 2.
+# configurations 5 (decode 1.5, fp32 1, dependent 1, simt 0.5), ladder 5, calibrate 2.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=${FORETILE_BIN:-carry}
@@ -89,6 +91,16 @@ for what in "$@"; do
       table fp32_squares --suite squares --m 1024,2048,4096,8192 --dtype fp32
       ;;
     configurations-dependent) table bf16_dependent --suite layers --m 8,32,64,96 --dtype bf16 --dependent ;;
+    configurations-decode)
+      # Every decode configuration of the catalogue with tiles so high: choose lists them all, the ruled-out ones too.
+      tiles() { "$bin/foretile" choose --m 1 --n 8192 --k 8192 --json | grep -oE "\"decode:($1)x[^\"]*" | tr -d '"' | sort -u | paste -sd,; }
+      for mode in "" --dependent; do
+        for pair in "1,8 8|16" "16 16|32" "32 32|64" "64 64|96" "96 96"; do
+          ms=${pair% *} heights=${pair#* }
+          step "decode ${mode#--} M=$ms" 120 "$bin/foretile_bench_tool" configurations --suite layers --m "$ms" --configs "$(tiles "$heights")" $mode --csv "$out/decode${mode/--/_}_${ms//,/_}.csv"
+        done
+      done
+      ;;
     configurations-simt)
       for type in bf16 fp32; do
         table "simt_$type" --suite 1x4096x4096,16x4096x4096,64x1024x8192,128x4096x4096,333x777x555,512x4096x4096,1024x6144x4096,2048x2048x2048 --dtype $type \

@@ -18,7 +18,8 @@
 //   full[s]   2 arrivals, for the weights and for the tokens, expecting their bytes or, of early weights, knowing that they have
 //             landed. Waited for by every consumer thread.
 //   landed[s] 1 arrival: the producer, expecting the stage's early weights. Waited for by the producer, once.
-//   empty[s]  1 arrival a consumer warp, when its wgmma group on the stage has retired. Waited for by the producer.
+//   empty[s]  1 arrival a consumer warp, when its wgmma group on the stage has retired; of stages that are freed at once, not in the
+//             last lap of a block's last tile. Waited for by the producer.
 //   partials  1 arrival: this block's own, expecting what its peers will send. Waited for by every consumer thread.
 //   named barrier 1: the consumers, before a tile's values overwrite those of the tile before, and when they are in place;
 //             and once when the slots that no box fills are cleared.
@@ -253,7 +254,7 @@ template <Operation O, Configuration C> struct GemmDecode {
   FORETILE_DEVICE void multiply(float (&acc)[kBands][kAccumulators], Cursor& ring, u32 warpgroup, bool last) {
     constexpr bool kAtOnce = decode::frees_at_once(C);
     const i32 last_lap = kAtOnce && last ? (end - begin > C.stages ? end - C.stages : begin) : end;
-    u32 previous = 0;
+    u32 previous = 0;  // the stage that is freed late
     for (i32 step = begin; step < last_lap; ++step) {
       multiply_stage(acc, ring, warpgroup, step > begin);
       if constexpr (kAtOnce) {
@@ -266,11 +267,9 @@ template <Operation O, Configuration C> struct GemmDecode {
       previous = ring.stage;
       ring.advance();
     }
-    if constexpr (kAtOnce) {
-      for (i32 step = last_lap; step < end; ++step) {
-        multiply_stage(acc, ring, warpgroup, step > begin);
-        ring.advance();
-      }
+    for (i32 step = last_lap; step < end; ++step) {
+      multiply_stage(acc, ring, warpgroup, step > begin);
+      ring.advance();
     }
     wgmma_wait<0>();
     if constexpr (!kAtOnce) release(previous);
@@ -423,17 +422,19 @@ template <Operation O, Configuration C> struct GemmDecode {
 
   // A thread writes eight neighbours of D in every kPackedTokens-th row of the tile. Where, it works out before the multiply, so that
   // nothing is left to do when the last weights have come.
-  static constexpr u32 kPieces = max_of(kOutputs / 8, 1);
-  static constexpr i32 kPackedTokens = kConsumers / kPieces, kPackedRounds = (C.tile_m + kPackedTokens - 1) / kPackedTokens;
+  static constexpr u32 kPackedPieces = max_of(kOutputs / 8, 1);
+  static constexpr i32 kPackedTokens = kConsumers / kPackedPieces, kPackedRounds = (C.tile_m + kPackedTokens - 1) / kPackedTokens;
+  static_assert(!kPacks || kConsumers % kPackedPieces == 0);
   struct Target {
     Storage<O.d>* to;  // in the first of these rows
     i64 step;          // elements to the next one
     i32 columns;       // of D that are left from there, 0 or fewer: nothing to write
   };
-  FORETILE_DEVICE u32 first_output() const { return slice * kOutputs + thread_index() % kPieces * 8; }  // in the tile
+  FORETILE_DEVICE u32 output_of_thread() const { return slice * kOutputs + thread_index() % kPackedPieces * 8; }  // in the tile
+  static FORETILE_DEVICE i32 token_of_thread() { return i32(thread_index() / kPackedPieces); }  // the first
   FORETILE_DEVICE Target target_of(const Tile& t) const {
-    const i32 outputs_of_tile = i32(output_columns(O, args.tile_columns)), in_tile = i32(first_output());
-    const i32 column = t.at.n * outputs_of_tile + in_tile, row = t.first_row + i32(thread_index() / kPieces);
+    const i32 outputs_of_tile = i32(output_columns(O, args.tile_columns)), in_tile = i32(output_of_thread());
+    const i32 column = t.at.n * outputs_of_tile + in_tile, row = t.first_row + token_of_thread();
     const MatrixArgument& d = args.epilogue.d;
     Target target;
     target.to = static_cast<Storage<O.d>*>(d.data) + Epilogue<O>::offset(d, t.at.batch, row, column);
@@ -444,8 +445,8 @@ template <Operation O, Configuration C> struct GemmDecode {
   }
   FORETILE_DEVICE void store_packed(const Tile& t, const Target& target) {
     if (target.columns <= 0) return;
-    const u32 place = first_output() - packed_first_output();
-    const i32 first = i32(thread_index() / kPieces);
+    const u32 place = output_of_thread() - packed_first_output();
+    const i32 first = token_of_thread();
     if (O.output == Alignment::tma && target.columns >= 8) {
       u32x4 piece[kPackedRounds];  // no register is written again while a store may still read it
       FORETILE_UNROLL

@@ -104,7 +104,7 @@ constexpr int partials_arrivals() { return 1; }  // this block's own arrive-and-
 constexpr int kConsumersBarrier = 1;             // named barrier of the consumers; 0 is the block's own
 
 // A stage that is freed when it has been multiplied, rather than when the next one is under way: the stream then has one
-// stage more, and the multiplies, few enough not to matter, do not overlap.
+// stage more, and the multiplies, few enough not to matter, do not overlap but in a block's last lap, whose stages are not freed.
 constexpr bool frees_at_once(const Configuration& c) { return c.tile_m <= 16 || (c.tile_m <= 32 && c.stages <= 6); }
 
 // How many stages are under way while one is multiplied.

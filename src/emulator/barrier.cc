@@ -127,7 +127,8 @@ void Machine::cluster_arrive(bool relaxed, Site site) {
   Thread& t = me();
   Cluster& c = *t.cluster;
   if (t.cluster_arrived) fail("cluster-barrier", site, "{} arrives at the cluster barrier twice without cluster_wait()", name_thread(t));
-  for (MbarrierState* b : t.fenced_inits) b->announced = c.generation;
+  for (MbarrierState* b : t.fenced_inits)
+    if (b->fenced && b->init.agent == t.agent) b->announced = c.generation;  // another thread may have initialised it anew
   t.fenced_inits.clear();
   t.cluster_arrived = true;
   t.cluster_generation = c.generation;

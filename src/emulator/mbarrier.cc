@@ -172,7 +172,7 @@ bool Machine::mbarrier_test(u32 address, u32 parity, Site site) {
 void Machine::fence_mbarrier_init() {
   Thread& t = me();
   for (MbarrierState* b : t.unfenced_inits) b->fenced = true;
-  t.fenced_inits.insert(t.fenced_inits.end(), t.unfenced_inits.begin(), t.unfenced_inits.end());
+  if (t.cluster->blocks.size() > 1) t.fenced_inits.insert(t.fenced_inits.end(), t.unfenced_inits.begin(), t.unfenced_inits.end());
   t.unfenced_inits.clear();
 }
 

@@ -71,7 +71,8 @@ void decode_clocks(const Machine& machine, const Operation& o, const Configurati
   // lines every second stands at L2's other partition and misses them once more, of many all but one.
   if (c.split_k > 1) x.missed_again = k.missed_again * (1 - std::exp2(1 - double(x.grid.tiles_m)));
   x.dram_seconds = x.traffic.dram_bytes() / (machine.dram_bandwidth * k.dram_efficiency) * (1 + x.missed_again);
-  // The deeper its ring, the further an SM to which L2 is near runs ahead of others, which read on alone in the end.
+  // The deeper its ring, the further an SM to which L2 is near runs ahead of others, which read on alone in the end. Several rows of tiles
+  // hold the same weights, but no more than there are count.
   const double held = double(blocks) * c.stages * decode::weight_bytes(o, c, x.tile_columns);
   x.held_seconds = std::min(held, x.traffic.b_bytes) / machine.dram_bandwidth;
   x.behind_seconds = k.run_ahead * x.held_seconds;

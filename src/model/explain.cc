@@ -87,7 +87,7 @@ class Explanation : private Page {
       line("Bound by {}: no unit is busy for 60 % of the kernel, over all SMs ({} is for {}, {} for {}). The longest part, of the busiest SM: {}, {} of the time{}.", name_of(f.bound), name_of(first->unit),
            percent(first->percent / 100), name_of(second->unit), percent(second->percent / 100), parts[0].second, percent(parts[0].first / f.seconds),
            parts[0].first == f.l2 && x_.empty_lines > 0 ? ", with the lines beyond the last row of A, which the share above leaves out" : "");
-    line("Parts of the busiest SM, a step's clocks times its steps and tiles over the clock (of L2 that or its time below, the longer); they overlap, so they do not add up: {}. Latency is what nothing hides: the start, fixed parts of tiles, epilogues ({}), and a step's wait where that is its longest part.",
+    line("Parts of the busiest SM, a step's clocks times its steps and tiles over the clock (of L2 that or its time below, the longer); they overlap, so they do not add up: {}. Latency is what nothing hides: the start, fixed parts of tiles, epilogues ({}), SMs that end later than others, and a step's wait where that is its longest part.",
          list, microseconds(f.epilogue));
   }
 
@@ -252,14 +252,14 @@ class Explanation : private Page {
     std::string waves;
     if (x_.waves > 1)
       waves = x_.uneven ? fmt::format(" + {} s + {} x {} s", cite_decode("uneven_waves"), x_.waves - 1, cite_decode("uneven_wave")) : fmt::format(" x {} + {} x {} s", x_.waves, x_.waves - 1, cite_decode("wave"));
-    if (x_.behind_seconds > 0) waves += fmt::format(" + {} x {}", cite_decode("run_ahead"), microseconds(x_.held_seconds));
-    line("  DRAM and L2 overlap, the sum of their powers of {} to the power of 1/{}, and both with the busiest SM, with {} in its place; before it {}, after it the way out{}{}: {} s + (({} ^ {} + {} ^ {}) ^ ({} / {}) + {} ^ {}) ^ (1 / {}) + {} clk / {} MHz{} = {}.",
+    const std::string behind = x_.behind_seconds > 0 ? fmt::format(" + {} x {}", cite_decode("run_ahead"), microseconds(x_.held_seconds)) : "";
+    line("  DRAM and L2 overlap, the sum of their powers of {} to the power of 1/{}, and both with the busiest SM, with {} in its place; before it {}, after it the way out{}{}: {} s + (({} ^ {} + {} ^ {}) ^ ({} / {}) + {} ^ {}) ^ (1 / {}) + {} clk / {} MHz{}{} = {}.",
          cite_decode("memory_power"), of_memory, cite_decode("power"),
          x_.early ? "what is left of the launch, since a block asks for all of its weights, and has room on an SM, while the kernel before still runs" : "the launch",
          x_.waves == 1 ? "" : x_.uneven ? fmt::format(", and {} of clusters, some SMs holding two blocks and some one, so that other clusters stream while one starts", counted(x_.waves - 1, "further wave"))
                                         : fmt::format(" of each wave of clusters, and {} start", x_.waves == 2 ? "another" : fmt::format("{} more", x_.waves - 1)),
          x_.behind_seconds > 0 ? "; SMs that L2 is near to end earlier than others by a part of the time that DRAM takes for what rings hold" : "",
-         cite_decode("launch") + (x_.early ? " x " + cite_decode("early_launch") : ""), microseconds(x_.dram_seconds), of_memory, microseconds(x_.l2_seconds), of_memory, p, of_memory, busiest, p, p, number(x_.epilogue + x_.exchange), clock, waves, microseconds(x_.forecast.seconds));
+         cite_decode("launch") + (x_.early ? " x " + cite_decode("early_launch") : ""), microseconds(x_.dram_seconds), of_memory, microseconds(x_.l2_seconds), of_memory, p, of_memory, busiest, p, p, number(x_.epilogue + x_.exchange), clock, waves, behind, microseconds(x_.forecast.seconds));
   }
 
   // Of the busiest block, without its way out.

@@ -350,6 +350,16 @@ const std::vector<Defect>& defects() {
         if (first()) mbarrier_arrive_cluster(barrier_at(0), cluster_rank() ^ 1);
         if (first()) mbarrier_wait(barrier_at(0), 0);
       }, 2, 2),
+      in_block("relaxed_arrival_of_a_barrier_that_another_thread_initialised_anew", "race", 32, [] {
+        if (first()) mbarrier_init(barrier_at(0), 1), fence_mbarrier_init(), mbarrier_invalidate(barrier_at(0));
+        sync_warp();
+        if (lane_index() == 1) mbarrier_init(barrier_at(0), 1);
+        sync_warp();
+        cluster_arrive_relaxed();
+        cluster_wait();
+        if (first()) mbarrier_arrive_cluster(barrier_at(0), cluster_rank() ^ 1);
+        if (first()) mbarrier_wait(barrier_at(0), 0);
+      }, 2, 2),
       in_block("relaxed_arrival_releases_no_data", "race", 32, [] {
         if (first()) mbarrier_init(barrier_at(0), 1), fence_mbarrier_init(), store_shared(word(8), 7u);
         cluster_arrive_relaxed();
