@@ -87,8 +87,8 @@ class Explanation : private Page {
       line("Bound by {}: no unit is busy for 60 % of the kernel, over all SMs ({} is for {}, {} for {}). The longest part, of the busiest SM: {}, {} of the time{}.", name_of(f.bound), name_of(first->unit),
            percent(first->percent / 100), name_of(second->unit), percent(second->percent / 100), parts[0].second, percent(parts[0].first / f.seconds),
            parts[0].first == f.l2 && x_.empty_lines > 0 ? ", with the lines beyond the last row of A, which the share above leaves out" : "");
-    line("Parts of the busiest SM, a step's clocks times its steps and tiles over the clock (of L2 that or its time below, the longer); they overlap, so they do not add up: {}. Latency is what nothing hides: the start, fixed parts of tiles, epilogues ({}), SMs that end later than others, and a step's wait where that is its longest part.",
-         list, microseconds(f.epilogue));
+    line("Parts of the busiest SM, a step's clocks times its steps and tiles over the clock (of L2 that or its time below, the longer); they overlap, so they do not add up: {}. Latency is what nothing hides: the start, fixed parts of tiles, epilogues ({}){}, and a step's wait where that is its longest part.",
+         list, microseconds(f.epilogue), x_.behind_seconds > 0 ? ", SMs that end later than others" : "");
   }
 
   void work() {

@@ -56,7 +56,8 @@ TEST_P(Decode, TimesOfThePicks) {
   std::vector<double> errors;
   for (const Timed& r : runs) errors.push_back(std::abs(forecast(kH200, kBf16, r.configuration, r.problem, chain(GetParam())).seconds / r.seconds - 1));
   std::printf("%zu picks: median error %.1f %%, nine in ten within %.1f %%\n", errors.size(), 100 * quantile(errors, 0.5), 100 * quantile(errors, 0.9));
-  EXPECT_LT(quantile(errors, 0.5), 0.05);  // the run of the picks was 1.8 % faster than that of the table, of the same kernels
+  // In dependent chains the picks' run was 1.8 % faster than the table's, of the same kernels.
+  EXPECT_LT(quantile(errors, 0.5), GetParam() ? 0.05 : 0.04);
   EXPECT_LT(quantile(errors, 0.9), 0.12);
 }
 

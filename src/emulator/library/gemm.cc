@@ -125,17 +125,16 @@ std::unique_ptr<Prepared> prepare(const GemmRun& run) {
     made->sm90 = sm90_arguments(o, c, p, run.operands, launch.shape, encode_tensor_map);
     made->sm90.weights_ready = run.weights_ready;
     launch.body = [body, arguments = &made->sm90] { body(arguments); };
-  } else if (c.family == Family::decode) {
-    launch.name_shared = [o, c](u32 offset) { return name_decode_shared(o, c, offset); };
-    const u32 consumers = u32(decode::consumer_threads(c)) / 32;
-    launch.name_role = [consumers](u32 warp) { return warp < consumers ? fmt::format("consumer {}", warp / 4) : std::string(warp == consumers ? "producer" : "first tokens"); };
-    made->decode = decode_arguments(o, c, p, run.operands, run.sms, encode_tensor_map);
-    made->decode.weights_ready = run.weights_ready;
-    launch.body = [body, arguments = &made->decode] { body(arguments); };
-  } else if (c.family == Family::rows) {
-    launch.name_shared = [c](u32 offset) { return name_rows_shared(c, offset); };
-    const u32 consumers = u32(rows::consumer_warps(c));
-    launch.name_role = [consumers](u32 warp) { return warp < consumers ? fmt::format("consumer {}", warp) : warp == consumers ? "weights" : warp == consumers + 1 ? "tokens" : "idle"; };
+  } else if (c.family == Family::decode || c.family == Family::rows) {
+    if (c.family == Family::decode) {
+      launch.name_shared = [o, c](u32 offset) { return name_decode_shared(o, c, offset); };
+      const u32 consumers = u32(decode::consumer_threads(c)) / 32;
+      launch.name_role = [consumers](u32 warp) { return warp < consumers ? fmt::format("consumer {}", warp / 4) : std::string(warp == consumers ? "producer" : "first tokens"); };
+    } else {
+      launch.name_shared = [c](u32 offset) { return name_rows_shared(c, offset); };
+      const u32 consumers = u32(rows::consumer_warps(c));
+      launch.name_role = [consumers](u32 warp) { return warp < consumers ? fmt::format("consumer {}", warp) : warp == consumers ? "weights" : warp == consumers + 1 ? "tokens" : "idle"; };
+    }
     made->decode = decode_arguments(o, c, p, run.operands, run.sms, encode_tensor_map);
     made->decode.weights_ready = run.weights_ready;
     launch.body = [body, arguments = &made->decode] { body(arguments); };
