@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "foretile/device/catalogue.h"
 #include "foretile/device/legality.h"
@@ -12,6 +13,7 @@ namespace foretile::bench {
 
 namespace {
 
+constexpr u64 kMostAttempts = 20'000;   // to draw a product that a configuration can compute
 constexpr i64 kMaxOutputs = 12'000'000;  // of all batches together: bounds the fp64 reference's memory
 
 DType draw_type(Random& random) { return random.of<DType>({DType::fp32, DType::fp16, DType::bf16}); }
@@ -89,7 +91,8 @@ i64 OperandPlan::span() const {
 }
 
 VerifyCase draw_case(u64 seed, int index, const VerifyShape& shape) {
-  for (u64 attempt = 0;; ++attempt) {
+  const char* reason = nullptr;
+  for (u64 attempt = 0; attempt < kMostAttempts; ++attempt) {
     Random random((seed << 32) + u64(index) * 0x10001 + attempt * 0x5851f42d4c957f2dull);
     VerifyCase v;
     v.index = index;
@@ -127,7 +130,10 @@ VerifyCase draw_case(u64 seed, int index, const VerifyShape& shape) {
     x.a = pretend(v.a), x.b = pretend(v.b), x.epilogue.d = pretend(v.d);
     o.inputs = input_alignment(o, p, x), o.output = output_alignment(o, p, x);
     if (shape.configuration) {
-      if (why_not(o, *shape.configuration, p)) continue;
+      if (const char* r = why_not(o, *shape.configuration, p)) {
+        if (!reason || !why_not(o, *shape.configuration)) reason = r;  // rather what is wrong with the size than with the operation
+        continue;
+      }
       v.configuration = shape.configuration;
     } else if (random.chance(0.5)) {
       std::vector<Configuration> legal;
@@ -146,6 +152,8 @@ VerifyCase draw_case(u64 seed, int index, const VerifyShape& shape) {
     }
     return v;
   }
+  throw std::runtime_error(fmt::format("configuration {} could compute none of {} products drawn with M, N and K up to {} (one because: {}); allow larger ones (max_size)",
+                                       text_of(*shape.configuration), kMostAttempts, shape.max_size, reason));
 }
 
 std::string VerifyCase::text() const {

@@ -73,7 +73,8 @@ struct VerifyShape {
   Compute compute = Compute::exact;  // tf32: only products of fp32 in tf32
 };
 
-// Case number `index` of `seed` is the same whatever was drawn before it.
+// Case number `index` of `seed` is the same whatever was drawn before it. Throws std::runtime_error where the configuration can compute no
+// product of that size.
 VerifyCase draw_case(u64 seed, int index, const VerifyShape& shape);
 
 }  // namespace foretile::bench

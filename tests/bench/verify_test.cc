@@ -1,10 +1,12 @@
 // verify() itself, on a pretended GPU: right products pass, every planted fault is found.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
 
 #include "bench/verify.h"
+#include "foretile/device/catalogue.h"
 #include "reference/check.h"
 #include "reference/convert.h"
 
@@ -198,6 +200,20 @@ TEST(VerifyCase, SameOnEveryRunAndIndependentOfOthers) {
   const VerifyShape shape;
   EXPECT_EQ(draw_case(7, 123, shape).text(), draw_case(7, 123, shape).text());
   EXPECT_NE(draw_case(7, 123, shape).text(), draw_case(8, 123, shape).text());
+}
+
+TEST(VerifyCase, AConfigurationThatNoProductOfTheSizeSuitsIsSaidSo) {
+  VerifyShape shape;
+  shape.max_size = 500;
+  shape.configuration = catalogue::decode(16, 64, 128, 5, 8);  // K in eight: from 897 elements on
+  try {
+    draw_case(7, 0, shape);
+    FAIL() << "a product of 500 elements along K was drawn for a split in eight";
+  } catch (const std::runtime_error& e) {
+    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("decode:16x64x128:s5:k8"), testing::HasSubstr("up to 500 (one because: K has fewer slices"), testing::HasSubstr("max_size")));
+  }
+  shape.max_size = 2000;
+  EXPECT_GE(draw_case(7, 0, shape).problem.k, 897);
 }
 
 TEST(VerifyCase, CoversWhatItClaims) {
