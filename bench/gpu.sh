@@ -7,7 +7,8 @@
 #   host            host time of a repeated call
 #   verify          2,000 random products against fp64, and 300 more of integers, exact
 #   faults          the GPU tests: known faults, every configuration at its edges
-#   sanitizer       compute-sanitizer memcheck on 50 products, every operand in an allocation of its own size
+#   sanitizer       compute-sanitizer memcheck on 50 products, every operand in an allocation of its own size; memcheck and synccheck on
+#                   12 each of six decode kernels
 #   squares, layers ratio to cuBLASLt's best, bf16 and fp16: M = N = K in 2048, 4096, 8192; the 15 layers at M = 2048, 4096
 #   few             the layers at 1, 8, 32, 128, 512 rows, bf16
 #   floor           the layers with 100 MB of weights and more at 1, 8, 16, 32 rows, plain and dependent, beside a kernel that only reads them
@@ -69,7 +70,14 @@ for what in "$@"; do
       ;;
     faults) step faults 580 bash -c "'$bin/foretile_test_gpu' --gtest_brief=1 2>&1 | tail -n 60; exit \${PIPESTATUS[0]}" ;;
     sanitizer)
-      step sanitizer 400 bash -c "'$sanitizer' --tool memcheck --error-exitcode 9 '$bin/foretile_bench_tool' verify --count 50 --seed 7 --max-size 700 --exact-allocations | tail -n 40; exit \${PIPESTATUS[0]}" ;;
+      sanitized() {  # NAME TOOL OPTIONS OF VERIFY...
+        step "$1" 400 bash -c "'$sanitizer' --tool $2 --error-exitcode 9 '$bin/foretile_bench_tool' verify --seed 7 --exact-allocations ${*:3} | tail -n 40; exit \${PIPESTATUS[0]}"
+      }
+      sanitized sanitizer memcheck --count 50 --max-size 700
+      for c in 8x64x128:s6 8x64x128:s12:k2 16x64x128:s5:k8 32x64x128:s8 64x64x128:s6:k2 96x128x64:s6:k2; do
+        for tool in memcheck synccheck; do sanitized "sanitizer $tool decode:$c" $tool --count 12 --max-size 1400 --config decode:$c; done
+      done
+      ;;
     squares) speed squares 2048,4096,8192 bf16; speed squares 2048,4096,8192 fp16 ;;
     layers) speed layers 2048,4096 bf16; speed layers 2048,4096 fp16 ;;
     few) step few 400 "$bin/foretile_bench_tool" bench --suite layers --m 1,8,32,128,512 --csv "$out/few_bf16.csv" --winners "$out/cublaslt_winners.csv" ;;
