@@ -13,7 +13,7 @@ namespace foretile::bench {
 
 namespace {
 
-constexpr u64 kMostAttempts = 20'000;   // to draw a product that a configuration can compute
+constexpr u64 kMostAttempts = 20'000;    // to draw a product that a configuration can compute
 constexpr i64 kMaxOutputs = 12'000'000;  // of all batches together: bounds the fp64 reference's memory
 
 DType draw_type(Random& random) { return random.of<DType>({DType::fp32, DType::fp16, DType::bf16}); }

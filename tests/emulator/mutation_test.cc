@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "product.h"
@@ -57,13 +58,11 @@ const Subject kSubjects[] = {
 
 struct Reason {
   const char* call;
-  Mutation::Kind kind;
+  std::optional<Mutation::Kind> kind;  // none: every kind
   const char* proof;
   const char* line = nullptr;     // as it stands in the source
   const char* subject = nullptr;  // the only one it holds for
 };
-
-constexpr const char* kEarlyAlone = "of a launch without early weights nobody waits for them to land";
 
 // By call and kind of change; each holds for every site of that call in the kernels, or for the one line given.
 const Reason kRedundant[] = {
@@ -75,15 +74,13 @@ const Reason kRedundant[] = {
     {"bulk_wait_read", Mutation::Kind::less, "waits for more groups than needed: stronger"},
     {"bulk_wait", Mutation::Kind::less, "waits for more groups than needed: stronger"},
     {"sync_warp", Mutation::Kind::drop,
-     "brings a producer warp of the decode or rows kernel together again before a barrier that a GPU executes for whole warps; it orders no access, and the emulator lets each lane come by itself",
+     "brings a producer warp of the decode or rows kernel together again before cluster_wait(), which a GPU executes for whole warps; it orders no access, and the emulator lets each lane wait by itself",
      "sync_warp();"},
     {"cluster_wait", Mutation::Kind::drop,
      "the decode kernel's producer warp touches nothing of a peer and no peer anything of it: its arrival, which says that the barriers are initialised, is needed (dropping that is reported), "
      "its wait is the other half of the pair that PTX asks for",
      "if constexpr (C.split_k > 1) cluster_wait();"},
-    {"mbarrier_init", Mutation::Kind::drop, kEarlyAlone, "mbarrier_init(landed(s), decode::landed_arrivals());", "decode_split_plain"},
-    {"mbarrier_init", Mutation::Kind::more, kEarlyAlone, "mbarrier_init(landed(s), decode::landed_arrivals());", "decode_split_plain"},
-    {"mbarrier_init", Mutation::Kind::less, kEarlyAlone, "mbarrier_init(landed(s), decode::landed_arrivals());", "decode_split_plain"},
+    {"mbarrier_init", {}, "of a launch without early weights nobody waits for them to land", "mbarrier_init(landed(s), decode::landed_arrivals());", "decode_split_plain"},
     {"cluster_wait", Mutation::Kind::drop, "the same of the rows kernel's warps that load", "if constexpr (C.cluster_k > 1) cluster_wait();"},
 };
 
@@ -102,7 +99,7 @@ std::string source_line(const Site& site) {
 
 const char* why_redundant(const Subject& s, const CallSite& call, Mutation::Kind kind) {
   for (const Reason& r : kRedundant)
-    if (call.call == r.call && kind == r.kind && (!r.line || source_line(call.site) == r.line) && (!r.subject || std::string(s.name) == r.subject)) return r.proof;
+    if (call.call == r.call && kind == r.kind.value_or(kind) && (!r.line || source_line(call.site) == r.line) && (!r.subject || std::string(s.name) == r.subject)) return r.proof;
   return nullptr;
 }
 

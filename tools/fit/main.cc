@@ -92,7 +92,7 @@ const std::vector<Constant> kLibrary = {
   {#section ".step_clocks", FORETILE_MEMBER(section.step_clocks), 400, 1, 2000},                           \
   {#section ".empty_line_bytes", FORETILE_MEMBER(section.empty_line_bytes), 400, 1, 10000},                \
   {#section ".empty_line_power", FORETILE_MEMBER(section.empty_line_power), 0.2, 0.01, 1},                 \
-  {#section ".missed_again", FORETILE_MEMBER(section.missed_again), 1, 0.9, 2},                           \
+  {#section ".missed_again", FORETILE_MEMBER(section.missed_again), 1, 0.9, 2},                            \
   {#section ".round_clocks", FORETILE_MEMBER(section.round_clocks), 30, 1, 5000},                          \
   {#section ".tile_clocks", FORETILE_MEMBER(section.tile_clocks), 500, 1, 5000},                           \
   {#section ".exchange_clocks", FORETILE_MEMBER(section.exchange_clocks), 1000, 1, 10000},                 \
