@@ -6,6 +6,8 @@ add_library(foretile ${PROJECT_BINARY_DIR}/generated/empty.cc)
 add_library(Foretile::foretile ALIAS foretile)
 set_target_properties(foretile PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME foretile)
 target_compile_features(foretile PUBLIC cxx_std_20)
+# By this name, since the tool's file is called as the library's target is.
+add_custom_target(foretile_library DEPENDS foretile)
 foreach(layer fmt embedded plan model cache emulator runtime api)
   if(NOT TARGET foretile_${layer})
     continue()

@@ -120,13 +120,13 @@ constexpr i64 cluster_tiles(const Configuration& c, const Problem& p) {
 }
 
 constexpr const char* why_not(const Operation& o, const Configuration& c, const Problem& p) {
+  if (c.family != Family::simt && p.k == 0) return "a tensor map cannot be empty: K = 0 takes the simt family";  // nor are its operands aligned
   if (const char* reason = why_not(o, c)) return reason;
   constexpr i64 limit = 0x7fffffff - 4096;  // tile origins and tile counts are 32-bit in the kernels
   if (p.m > limit || p.n > limit || p.k > limit || p.batch > limit) return "M, N, K and the batch must stay below 2^31 - 4096";
   if (cluster_tiles(c, p) > limit) return "D has too many tiles; allowed: M, N and a batch that give fewer than 2^31 - 4096";
   if (o.gating != Gating::none && p.n % 2) return "a gated product needs an even N";
   if (c.family == Family::decode && p.k > 0 && ceil_div(p.k, i64(decode::kSliceUnit)) < c.split_k) return "K has fewer slices of 128 elements than there are blocks to split it over";
-  if (c.family != Family::simt && p.k == 0) return "a tensor map cannot be empty: K = 0 takes the simt family";
   return nullptr;
 }
 

@@ -259,12 +259,12 @@ reference, addresses against the operands, each access against the waits that mu
 Examples:
   foretile emulate --m 100 --n 200 --k 320                                            what the model would choose
   foretile emulate --m 130 --n 256 --k 512 --config sm90:128x128x64:s6:pingpong:b2    one configuration
-  foretile emulate --m 64 --n 64 --k 256 --async random --schedule random --seed 7  another schedule
-  foretile emulate --m 64 --n 64 --k 256 --trace --calls                               bank conflicts, sectors, barriers
-  foretile emulate --m 64 --n 64 --k 256 --mutate gemm_sm90.cuh:LINE:drop              what that barrier is for
+  foretile emulate --m 64 --n 64 --k 256 --async random --schedule random --seed 7    another schedule
+  foretile emulate --m 64 --n 64 --k 256 --trace --calls                              bank conflicts, sectors, barriers
+  foretile emulate --m 64 --n 64 --k 256 --mutate gemm_decode.cuh:LINE:drop           what a call of --calls is for
   foretile emulate --m 200 --n 256 --k 512 --timeline run.json                        a picture: roles, waits, copies
   foretile emulate --m 64 --n 256 --k 512 --chain 2 --weights-ready                   dependent launch (PDL)
-  foretile emulate --m 16 --n 256 --k 512 --gated halves --activation silu --chain 2   a feed-forward layer
+  foretile emulate --m 16 --n 256 --k 512 --gated halves --activation silu --chain 2  a feed-forward layer
 Exit code 1 when the result is wrong or anything was found.)");
   command->callback([options, &action] { action = [options] { return emulate_command(*options); }; });
 }

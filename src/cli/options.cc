@@ -91,6 +91,7 @@ Problem ProductOptions::problem() const {
   p.n = whole_number("--n", n, 0, kLargest);
   p.k = whole_number("--k", k, 0, kLargest);
   p.batch = whole_number("--batch", batch, 0, kLargest);
+  if (parse_gating(gated) != Gating::none && p.k == 0) throw BadInput(fmt::format("--k is 0 with --gated {}; allowed: from 1 on, a gated product needs something to multiply", gated));
   if (parse_gating(gated) != Gating::none && p.n % 2) throw BadInput(fmt::format("--n is {} with --gated {}; allowed: an even number, gate and up columns together", p.n, gated));
   return p;
 }
